@@ -15,7 +15,7 @@ TORCH ?= 2.13.0
 # Where pip finds it, unless where it finds everything: TORCH_INDEX=<PyTorch's address of CPU builds>
 TORCH_INDEX ?=
 TORCH_TESTS := $(wildcard tests/test_torch_*.py)
-TORCH_LESSONS := $(wildcard notebooks/18_*.ipynb)
+TORCH_LESSONS := $(wildcard notebooks/20_*.ipynb)
 LESSONS := $(filter-out $(TORCH_LESSONS),$(wildcard notebooks/*.ipynb))
 
 # A slow cell prints in several pieces, which the second command joins.

@@ -1,6 +1,6 @@
 """Measure the steps that ``gp.export.recorded_run`` returns, and store them. Needs torch and a quiet machine.
 
-Run ``python -m benchmarks.record``, then `make lessons-torch`: lesson 18 prints numbers of these steps.
+Run ``python -m benchmarks.record``, then `make lessons-torch`: lesson 20 prints numbers of these steps.
 """
 
 import json

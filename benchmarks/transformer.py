@@ -1,4 +1,4 @@
-"""Train the Transformer of lesson 14, on one device and on four simulated ones, and store both: a minute.
+"""Train the Transformer of lesson 16, on one device and on four simulated ones, and store both: a minute.
 
 Run ``python -m benchmarks.transformer``, then `make figures lessons`, which draw and print what it stores.
 """

@@ -1,6 +1,6 @@
 """Plans for 16 layers on 16 devices: time against memory, each point a plan, and those that no other beats.
 
-The model and the cluster of lesson 16, on paper, with room for every plan. Each family and shape has one
+The model and the cluster of lesson 18, on paper, with room for every plan. Each family and shape has one
 point, with recompute or without: its fastest.
 """
 

@@ -1,4 +1,4 @@
-"""A pipeline trainer in one file: what a student of the lessons has written by the end of lesson 13.
+"""A pipeline trainer in one file: what a student of the lessons has written by the end of lesson 15.
 
 These are the lessons' own answers, so read it after them. ``python -m gpipe_sim.textbook`` trains with it.
 
@@ -194,7 +194,7 @@ def with_links(rows):
     return devices + list(links.values())
 
 
-# lesson 13: a backward in two halves, of which the second can wait
+# lesson 14: a backward in two halves, of which the second can wait
 SPLIT = NEEDS | {"I": [("F", 0), ("I", +1)], "W": [("I", 0)]}
 
 
@@ -229,6 +229,7 @@ def putting_off(delays, M):
     return rows
 
 
+# lesson 15: a V: one microbatch in slots, and a stamp for each
 def v_strand(K, pause=0):
     """Of each device the slots of microbatch 0: {(stage, kind): slot}. The first I may come after a pause."""
     strand, S = [], 2 * K

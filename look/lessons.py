@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-NEEDS_TORCH = "18"
+NEEDS_TORCH = "20"
 
 
 def number(lesson: Path) -> str:

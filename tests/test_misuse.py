@@ -51,7 +51,7 @@ NUMBERS = (int, float, Integral, Real)
 
 LESSONS = [
     getattr(gp.course, f"lesson_{name}")
-    for name in (*(f"{n:02}" for n in range(1, 11)), "13", "18", "A", "B")
+    for name in (*(f"{n:02}" for n in range(1, 11)), "13", "14", "15", "20", "A", "B")
 ]
 #: Every function of a lesson that its notebook calls with the student's answers.
 CHECKS = [

@@ -1,4 +1,4 @@
-"""The recorded steps that lesson 18 shows: each is a timeline that a machine could have had."""
+"""The recorded steps that lesson 20 shows: each is a timeline that a machine could have had."""
 
 import json
 import re

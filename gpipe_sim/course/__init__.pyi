@@ -18,6 +18,8 @@ from gpipe_sim.course import lesson_15 as lesson_15
 from gpipe_sim.course import lesson_16 as lesson_16
 from gpipe_sim.course import lesson_17 as lesson_17
 from gpipe_sim.course import lesson_18 as lesson_18
+from gpipe_sim.course import lesson_19 as lesson_19
+from gpipe_sim.course import lesson_20 as lesson_20
 from gpipe_sim.course import lesson_A as lesson_A
 from gpipe_sim.course import lesson_B as lesson_B
 from gpipe_sim.course import mine as mine

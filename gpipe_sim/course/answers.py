@@ -1,6 +1,6 @@
 """The folded answers of all lessons: the textbook's, and these.
 
-Lessons 02 to 13 end in a trainer that stands in one file, ``gpipe_sim/textbook.py``. Here is what they build
+Lessons 02 to 15 end in a trainer that stands in one file, ``gpipe_sim/textbook.py``. Here is what they build
 beside it, the best cut of a model and one device's program, and what comes after it: attention and what a
 Transformer block keeps, a ring, a search for plans, training on older weights, the rows of a stream that
 nothing flushes, and matrices cut for tensor parallelism. ``mine`` puts the student's own versions in place.
@@ -47,7 +47,7 @@ def best_cut(costs, K):
     return best[len(costs), K][1]
 
 
-# lesson 12
+# lesson 13
 def program(k, K, M):
     ahead = min(K - k - 1, M)
     for n in range(ahead + M):
@@ -68,7 +68,7 @@ def program(k, K, M):
                 yield f"{k}SEND_B{m}"
 
 
-# lesson 14
+# lesson 16
 def one_head(q, k, v):
     scores = q @ k.T / np.sqrt(q.shape[1])
     shares = np.exp(scores)
@@ -95,7 +95,7 @@ def block_bytes(s, h, a):
     return norm + projections + heads + dropout + norm + network + dropout
 
 
-# lesson 15
+# lesson 17
 def ring_sum(vectors, links):
     n = len(vectors)
     held = [np.array_split(vector, n) for vector in vectors]
@@ -108,7 +108,7 @@ def ring_sum(vectors, links):
     return [np.concatenate(pieces) for pieces in held]
 
 
-# lesson 16
+# lesson 18
 def plans_that_fit(job):
     found = []
     for K in range(1, job.devices + 1):
@@ -128,7 +128,7 @@ def plans_that_fit(job):
     return sorted(found)
 
 
-# lesson 17
+# lesson 19
 def delayed(stages, batches, delays, rate):
     history = [[(stage["W"], stage["b"])] for stage in stages]
     losses = []

@@ -1,4 +1,4 @@
-"""The small jobs of lesson 16: their plans, by simulation, and what one may count by mistake."""
+"""The small jobs of lesson 18: their plans, by simulation, and what one may count by mistake."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

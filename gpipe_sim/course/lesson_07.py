@@ -1,11 +1,9 @@
 """Lesson 07: 1F1B."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-import numpy as np
-
-from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.explicit import Explicit
@@ -41,7 +39,6 @@ CAPPED = (
     (2, 4, (4, 2), 1, 1),
 )
 SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2))  #: (devices, microbatches), where caps are tried
-PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for receive buffers
 #: What natural wrong guesses at the length with room for four on each of 4 devices would be.
 DIAL = {
     24: "That is two round trips of 12. Do all four of the second one come back at the same time?",
@@ -62,12 +59,11 @@ LOST = {
     6: "That is GPipe, where devices wait for messages at both ends only. Who waits in between here?",
     16: "That is M = 8. How many more round trips are there with M = 64?",
     90: "That is 6 on each of 15 round trips. With M = 8 there are two, and what do they lose?",
-    96: "That is 6 on each of 16 round trips. With M = 8 there are two, and what do they lose?",
     128: "That is 16, eight times. Is all of 16 lost on each round trip, or some of it only once?",
 }
 #: What a wrong answer to the first claim overlooks.
-SMALLER = {
-    "true": "71 is 32 microbatches of work and 7 forwards on the way down. What is still to come after that?"
+ONE_SLOW = {
+    "true": "What does device 0 do between its last forward and its first backward, under each of the two?"
 }
 
 
@@ -189,99 +185,3 @@ def _who_waits(timeline: Timeline) -> str:
         start, end, late = wait
         return f"Device {last} waits from {start} to {end} for {late}. Which device had no room for it?"
     return f"Device {last} never waits once it has begun. Who waits for it?"
-
-
-@exercise("write a function buffer_of(m, k, K) and pass it in")
-def receive_buffers(answer: Callable | None) -> Reply:
-    """Check ``answer(m, k, K)``: the buffer into which device k of K receives microbatch m under 1F1B."""
-    wasteful = None
-    for devices, microbatches in PIPELINES:
-        for device in range(1, devices):
-            chosen = _chosen(answer, device, devices, microbatches)
-            row = rows_of(OneFOneB(devices, microbatches))[device]
-            where = f"device {device} of {devices}, {microbatches} microbatches"
-            if found := overwritten(row, chosen):
-                return keep_working(f"{where}: {_how_wrong(row, chosen, found)}")
-            if len(set(chosen)) > fewest_buffers(row) and wasteful is None:
-                wasteful = f"nothing is overwritten, but on {where} fill {len(set(chosen))} buffers"
-    if wasteful:
-        return almost(f"{wasteful}. How many still have to be read while one more arrives?")
-    return correct("nothing is overwritten, and no device could do with fewer. Which device needs the most?")
-
-
-def _chosen(answer: object, device: int, devices: int, microbatches: int) -> list[int]:
-    chosen = []
-    for m in range(microbatches):
-        buffer = called(answer, m, device, devices)
-        if not is_whole(buffer) or buffer < 0:
-            where = f"for m = {m}, k = {device}, K = {devices}"
-            if buffer is None:
-                raise keep_working(f"{where} {NOTHING_BACK}")
-            raise keep_working(f"{where} you say {buffer!r}. Which of the buffers 0, 1, 2, ... is that?")
-        chosen.append(int(buffer))
-    return chosen
-
-
-def receives(row: Sequence[Action]) -> Iterator[tuple[Action | None, int | None]]:
-    """(action, the microbatch received right after it or None): after each forward, the next one arrives.
-
-    It starts with (None, 0): microbatch 0 arrives before any action.
-    """
-    yield None, 0
-    last = max(action.microbatch for action in row)
-    for action in row:
-        follows = action.kind is Kind.F and action.microbatch < last
-        yield action, action.microbatch + 1 if follows else None
-
-
-def overwritten(row: Sequence[Action], chosen: list[int]) -> Action | None:
-    """The first action whose buffer holds another microbatch than its own; None if there is none."""
-    holds: dict[int, int] = {}
-    for action, arriving in receives(row):
-        if action and holds[chosen[action.microbatch]] != action.microbatch:
-            return action
-        if arriving is not None:
-            holds[chosen[arriving]] = arriving
-    return None
-
-
-def fewest_buffers(row: Sequence[Action]) -> int:
-    """The most activations that are arriving, or have yet to be read, at the same time."""
-    kept = most = 0
-    for action, arriving in receives(row):
-        kept += (arriving is not None) - (action is not None and action.kind is Kind.B)
-        most = max(most, kept)
-    return most
-
-
-def _how_wrong(row: Sequence[Action], chosen: list[int], action: Action) -> str:
-    """What the overwriting does to a linear layer's gradient, measured.
-
-    The loss stays right, because a forward always finds its own microbatch in the buffer.
-    """
-    right, wrong = (run(row, buffers)[1] for buffers in (range(len(chosen)), chosen))
-    off = float(np.linalg.norm(wrong - right) / np.linalg.norm(right))
-    return (
-        f"the loss is right, the gradient is {off:.0%} wrong. {action} wants microbatch {action.microbatch} "
-        f"in buffer {chosen[action.microbatch]}. Which microbatch sits there now?"
-    )
-
-
-def run(row: Sequence[Action], chosen: Sequence[int]) -> tuple[float, np.ndarray]:
-    """The loss and the weight gradient of a linear layer that reads its inputs from the buffers."""
-    rng = np.random.default_rng(0)
-    count, weight = len(chosen), rng.normal(size=(6, 3))
-    inputs, targets = rng.normal(size=(count, 5, 6)), rng.normal(size=(count, 5, 3))
-    buffers = {number: np.zeros((5, 6)) for number in chosen}
-    loss, gradient, errors = 0.0, np.zeros_like(weight), {}
-    for action, arriving in receives(row):
-        if action:
-            m, x = action.microbatch, buffers[chosen[action.microbatch]]
-            if action.kind is Kind.F:
-                errors[m] = x @ weight - targets[m]
-                loss += float((errors[m] ** 2).sum())
-            else:
-                gradient += 2 * x.T @ errors.pop(m)
-        if arriving is not None:
-            buffers[chosen[arriving]][:] = inputs[arriving]
-    return loss, gradient

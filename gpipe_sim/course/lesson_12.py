@@ -1,4 +1,4 @@
-"""Lesson 12: links, and one device's program."""
+"""Lesson 12: links."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +11,6 @@ from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called, result_of
-from gpipe_sim.course.own_program import early, read_steps, wrong_row, wrong_run
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
     Reply,
@@ -46,8 +45,6 @@ HIDDEN_ROWS = (
     parsed("0F0 0F1 0B1 0B0\n1F1 1F0 1B0 1B1"),
     answers.gpipe_rows(1, 3),
 )
-#: devices, microbatches
-HIDDEN_PROGRAMS = ((2, 3), (3, 5), (4, 9), (4, 2), (1, 3), (6, 7))
 #: devices, microbatches, F, B, busy, latency
 SETTINGS = (
     (4, 8, 1, 2, 2, 0),
@@ -75,29 +72,14 @@ SLOW_HOP = {
     "GPipe": "Eight activations leave device 1 one right after the other. When is the last one across?",
     "same": "How far apart does each of them send over the hop in the same direction?",
 }
-#: What a wrong answer to what blocking sends do to 1F1B overlooks.
-BLOCKING = {
-    "done": "Device 0 comes to 0SEND_F1. What must device 1 come to for it to end, and what is it at?",
+#: What a wrong answer to the first claim overlooks.
+HALVED = {
+    "true": "Which part of what GPipe loses is there for messages of 2, and not at all for messages of 1?"
 }
-#: What natural wrong guesses at the buffers of device 1 of 4 would be.
-BUFFERS = {
-    1: "Microbatch 1 comes in before the backward of microbatch 0. What does that backward read?",
-    2: "How many forwards does device 1 do before its first backward?",
-    4: "How many forwards does device 1 do before its first backward, and when does the next one come in?",
-    8: "That is one for each microbatch. When may one be used again?",
+#: What a wrong answer to the second claim overlooks.
+FASTER = {
+    "false": "In a fixed order each action starts at the latest of a few ends. Which of them comes later?"
 }
-#: What natural wrong guesses at the messages of a step, 4 x 8, would be.
-MESSAGES = {
-    0: "How does device 1 get its input?",
-    3: "That is one for each boundary. How many microbatches cross it, and in how many directions?",
-    6: "That is one each way over each boundary. How many microbatches cross it?",
-    8: "That is one for each microbatch. How many boundaries does it cross, and in how many directions?",
-    24: "That is forwards only. What comes back?",
-    32: "That is four boundaries, forwards only. How many lie between four devices, and what comes back?",
-    64: "That is one for each action. To whom does device 3 send what its forwards made?",
-}
-#: What a wrong answer to the last claim overlooks.
-FASTER = {"true": "What if two devices want the wire, and the one that nobody waits for comes first?"}
 
 
 @build("ON_LINKS", "with_links")
@@ -207,26 +189,6 @@ def _way(message: Step, rows: Order) -> str:
     below, above = home[message[0] // 2], home[message[0] // 2 + 1]
     source, target = (below, above) if message[1] == "f" else (above, below)
     return f"from device {source} to device {target}"
-
-
-@build("program")
-def program(answer: Callable) -> Reply:
-    """Check ``answer(k, K, M)``: 1F1B as the program of one device, with sends that block."""
-    soon = ""
-    for K, M in HIDDEN_PROGRAMS:
-        rows = []
-        for k in range(K):
-            where = f"called with ({k}, {K}, {M})"
-            rows.append(read_steps(result_of(answer, k, K, M, where=where), where))
-            if wrong := wrong_row(rows[k], k, K, M):
-                return keep_working(f"{where} {wrong}")
-            soon = soon or early(rows[k], f"{where} it")
-        if wrong := wrong_run(rows, K, M):
-            return keep_working(f"with K = {K}, M = {M}: {wrong}")
-    if soon:
-        return almost(f"it ends, and the gradients are right. But {soon}")
-    sizes = f"{len(HIDDEN_PROGRAMS)} sizes, with sends that block"
-    return correct(f"it ends at {sizes}, and the gradients are those of one device to 1e-12")
 
 
 @exercise("write a function of (K, M, F, B, busy, latency) and pass it in")

@@ -1,363 +1,162 @@
-"""Lesson 13: splitting the backward."""
+"""Lesson 13: one device's program, and where what it receives lies."""
 
-import re
-from collections.abc import Callable
-from fractions import Fraction
-from itertools import pairwise, permutations, product
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind
-from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, peak_in_flight, span_bubble
-from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.explicit import Explicit
-from gpipe_sim.core.schedule import needs
-from gpipe_sim.core.simulate import simulate
-from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
-from gpipe_sim.course.called import called
-from gpipe_sim.course.halves import what_is_wrong_with_halves
-from gpipe_sim.course.reply import Reply, almost, apart, correct, is_number, keep_working
-from gpipe_sim.course.rows import (
-    KINDS,
-    Rows,
-    done_on,
-    first_other,
-    in_a_row,
-    in_words,
-    is_need,
-    parsed,
-    rows_from,
-    rows_of,
-    spelled,
-    what_is_amiss,
-    who_is_stuck,
-)
-from gpipe_sim.course.waits import first_wait
-from gpipe_sim.errors import Real
-from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
-from gpipe_sim.why.metrics import idle_spans
+from gpipe_sim.course.called import called, result_of
+from gpipe_sim.course.own_program import early, read_steps, wrong_row, wrong_run
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_whole, keep_working
+from gpipe_sim.course.rows import rows_of
+from gpipe_sim.families import OneFOneB
 
-GIVEN = ZBH1(devices=3, microbatches=4)  #: all rows but the last are given; its length is the goal
-LAST = GIVEN.devices - 1
-
-#: (devices, microbatches, F, I, W), where a span bubble is tried; ZB-H2's formula needs W <= F, M >= 2K-1.
-SETTINGS = (
-    (3, 7, 5, 6, 1),
-    (4, 12, 20, 21, 1),
-    (2, 5, 3, 3, 0),
-    (6, 11, 4, 4, 4),
-    (5, 30, 10, 12, 7),
-)
-ROUNDED = 5.1e-5  #: how far off an answer may be that was rounded to four digits
-
-SPLIT_TIMES = {"F": 3, "I": 5, "W": 11}  #: W is long, so that waiting for one shows
-NEVER = float("inf")
-#: delays, microbatches
-HIDDEN_DELAYS = (
-    ([0, 1, 2], 5),
-    ([2, 0, 1, 1], 7),
-    ([1, 1, 1], 2),
-    ([4, 5], 3),
-    ([0, 2, 4, 6, 8], 12),
-    ([3], 4),
-    ([1, 0, 2, 1], 2),
-)
-#: devices, microbatches, period
-HIDDEN_STAMPS = ((4, 3, 6), (5, 7, 6), (3, 5, 9), (2, 1, 6), (7, 12, 6))
-
-#: What natural wrong guesses at the length of 1F1B, 4 x 8, with W right behind its I would be.
-IN_HALVES = {
-    33: "That is as before. When does a device know the gradient that the one before it waits for?",
-    32: "That is one W less. How many devices pass the last gradient on before it reaches device 0?",
-    27: "That is a way back that costs nothing. How long is I?",
-    24: "That is without any waiting. When can device 3 begin?",
+#: devices, microbatches
+HIDDEN_PROGRAMS = ((2, 3), (3, 5), (4, 9), (4, 2), (1, 3), (6, 7))
+PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for receive buffers
+#: What natural wrong guesses at the step in which device 0 of 1F1B, 2 x 2, stops overlook.
+STOPS = {
+    "0SEND_F0": "Device 1 comes to 1RECV_F0 before anything else. Does this send end?",
+    "0F1": "An action waits for nobody. Which step after it does?",
+    "0RECV_B0": "That is behind 0SEND_F1. Does device 1 come to 1RECV_F1 before it sends the gradient?",
+    "0B0": "That is behind 0SEND_F1. Does device 1 come to 1RECV_F1 before it sends the gradient?",
+    "0RECV_B1": "That is behind 0SEND_F1. Does device 1 come to 1RECV_F1 before it sends the gradient?",
+    "1SEND_B0": "That is where device 1 stops. What does it wait for, and where is device 0?",
+    "none": "Device 1 comes to 1SEND_B0. At which step is device 0 then, and what does that wait for?",
 }
-#: What natural wrong guesses at its length with every W put off by three microbatches would be.
-ALL_PUT_OFF = {
-    33: "That is three W more at the end. Did the last gradient arrive at device 0 when it did before?",
-    27: "That is three units gained. What has device 0 still to do when its last gradient has arrived?",
-    24: "That is without any waiting. When can device 3 begin?",
+#: What natural wrong guesses at the step of device 1 that frees both, if it comes before 1SEND_B0, overlook.
+FREES = {
+    "1F1": "What does 1F1 read, and has it been received?",
+    "1B0": "That is before 1SEND_B0 already. In which step does device 0 wait, and what would meet it?",
+    "1RECV_F0": "That is before 1SEND_B0 already. In which step does device 0 wait, and what would meet it?",
+    "1B1": "What does 1B1 read, and has it been made? In which step does device 0 wait?",
+    "1SEND_B1": "Has 1B1 been done by then? In which step does device 0 wait, and what would meet it?",
+    "0RECV_B0": "That is a step of device 0. What could device 1 do before it sends?",
 }
-#: What natural wrong guesses at the length of ZB-H2, 4 x 8, would be.
-TWICE_THE_WARM_UP = {
-    24: "That is without any waiting. What does device 3 do before the first forward reaches it?",
-    21: "That is as much gained again as ZB-H1 gained. How much work has each device?",
-    30: "That is three forwards that delay the first gradient. Does device 3 start any later?",
+#: What natural wrong guesses at the buffers of device 1 of 4 would be.
+BUFFERS = {
+    1: "Microbatch 1 comes in before the backward of microbatch 0. What does that backward read?",
+    2: "How many forwards does device 1 do before its first backward?",
+    4: "How many forwards does device 1 do before its first backward, and when does the next one come in?",
+    8: "That is one for each microbatch. When may one be used again?",
 }
+#: What wrong answers to the two claims overlook.
+ALL_FIRST = {"false": "Which receive could a send still wait for, if all of them have begun?"}
+RAN_ONCE = {"true": "What decides whether a send is buffered, and is that the same everywhere?"}
 
 
-#: What natural wrong guesses at the size at which two actions share a slot, K = 3 or 5, would be.
-COLLISIONS = {
-    "5": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
-    "both": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
-    "neither": "For K = 3 device 0 has the slots 0, 5, 6 and 11. What is left of each, divided by six?",
-}
+@build("program")
+def program(answer: Callable) -> Reply:
+    """Check ``answer(k, K, M)``: 1F1B as the program of one device, with sends that block."""
+    soon = ""
+    for K, M in HIDDEN_PROGRAMS:
+        rows = []
+        for k in range(K):
+            where = f"called with ({k}, {K}, {M})"
+            rows.append(read_steps(result_of(answer, k, K, M, where=where), where))
+            if wrong := wrong_row(rows[k], k, K, M):
+                return keep_working(f"{where} {wrong}")
+            soon = soon or early(rows[k], f"{where} it")
+        if wrong := wrong_run(rows, K, M):
+            return keep_working(f"with K = {K}, M = {M}: {wrong}")
+    if soon:
+        return almost(f"it ends, and the gradients are right. But {soon}")
+    sizes = f"{len(HIDDEN_PROGRAMS)} sizes, with sends that block"
+    return correct(f"it ends at {sizes}, and the gradients are those of one device to 1e-12")
 
 
-@build("SPLIT")
-def split_needs(table: dict) -> Reply:
-    """Check a table of needs with I and W, by all orders of one microbatch's F, I and W on three devices."""
-    if wrong := _what_is_no_table(table):
-        return keep_working(wrong)
-    for rows in product(*(permutations([(k, kind, 0) for kind in "FIW"]) for k in range(3))):
-        ends = answers.clock(rows, table, SPLIT_TIMES)
-        if ends != (right := answers.clock(rows, answers.SPLIT, SPLIT_TIMES)):
-            return keep_working(_what_is_wrong_with_needs(rows, ends, right))
-    return correct(f"it lets run what can run and nothing else, in all {6**3} orders on three devices")
+@exercise("write a function buffer_of(m, k, K) and pass it in")
+def receive_buffers(answer: Callable | None) -> Reply:
+    """Check ``answer(m, k, K)``: the buffer into which device k of K receives microbatch m under 1F1B."""
+    wasteful = None
+    for devices, microbatches in PIPELINES:
+        for device in range(1, devices):
+            chosen = _chosen(answer, device, devices, microbatches)
+            row = rows_of(OneFOneB(devices, microbatches))[device]
+            where = f"device {device} of {devices}, {microbatches} microbatches"
+            if found := overwritten(row, chosen):
+                return keep_working(f"{where}: {_how_wrong(row, chosen, found)}")
+            if len(set(chosen)) > fewest_buffers(row) and wasteful is None:
+                wasteful = f"nothing is overwritten, but on {where} fill {len(set(chosen))} buffers"
+    if wasteful:
+        return almost(f"{wasteful}. How many still have to be read while one more arrives?")
+    return correct("nothing is overwritten, and no device could do with fewer. Which device needs the most?")
 
 
-def _what_is_no_table(table: object) -> str:
-    if not isinstance(table, dict):
-        return f"it should be a table as NEEDS is, with lists for I and W too (got {type(table).__name__})"
-    if missing := [kind for kind in KINDS if kind not in table]:
-        return f"your table has no line for {' and '.join(missing)}. Which has NEEDS, and which are new?"
-    for kind in KINDS:
-        if not isinstance(table[kind], list | tuple):
-            return f"what {kind} needs should be a list of pairs such as ('F', -1); it is {table[kind]!r}"
-        for need in table[kind]:
-            if not is_need(need, KINDS):
-                return f"{need!r} is no need of {kind}; a need is a pair such as ('F', -1)"
-    if changed := [kind for kind in "FB" if set(table[kind]) != set(answers.NEEDS[kind])]:
-        return f"the line for {' and '.join(changed)} is not that of NEEDS. Does it read anything new?"
-    return ""
+def _chosen(answer: object, device: int, devices: int, microbatches: int) -> list[int]:
+    chosen = []
+    for m in range(microbatches):
+        buffer = called(answer, m, device, devices)
+        if not is_whole(buffer) or buffer < 0:
+            where = f"for m = {m}, k = {device}, K = {devices}"
+            if buffer is None:
+                raise keep_working(f"{where} {NOTHING_BACK}")
+            raise keep_working(f"{where} you say {buffer!r}. Which of the buffers 0, 1, 2, ... is that?")
+        chosen.append(int(buffer))
+    return chosen
 
 
-def _what_is_wrong_with_needs(rows: tuple, ends: dict, right: dict) -> str:
-    """A question about the first action that itself runs too early, too late or never."""
-    where = f"on the rows {in_words(rows)}"
-    for row in rows:
-        free = there = 0
-        for action in row:
-            reads = answers.needs(action, len(rows), answers.SPLIT)
-            there = max([free, *(ends.get(need, NEVER) for need in reads)])
-            free = ends.get(action, NEVER)
-            start = free - SPLIT_TIMES[action[1]]
-            begins = f"{spelled(action)} would " + ("never run" if free == NEVER else f"start at {start}")
-            if start < there:
-                return f"{where}, {begins}. What does it read, and when is that there?"
-            if start > there:
-                return f"{where}, {begins}; all that it reads is there at {there}. What does it wait for?"
-    raise AssertionError((ends, right))
+def receives(row: Sequence[Action]) -> Iterator[tuple[Action | None, int | None]]:
+    """(action, the microbatch received right after it or None): after each forward, the next one arrives.
+
+    It starts with (None, 0): microbatch 0 arrives before any action.
+    """
+    yield None, 0
+    last = max(action.microbatch for action in row)
+    for action in row:
+        follows = action.kind is Kind.F and action.microbatch < last
+        yield action, action.microbatch + 1 if follows else None
 
 
-@build("input_gradient", "weight_gradient")
-def two_halves(input_gradient: Callable, weight_gradient: Callable) -> Reply:
-    """Check the two halves of a backward on steps of several sizes, W in another order than I."""
-    for half in (input_gradient, weight_gradient):
-        if not callable(half):
-            return keep_working(f"pass in two functions; one of them is {half!r}")
-    what_is_wrong_with_halves(input_gradient, weight_gradient)
-    return correct("the gradients of one device to 1e-12; I passes its gradient on, W sends nothing")
+def overwritten(row: Sequence[Action], chosen: list[int]) -> Action | None:
+    """The first action whose buffer holds another microbatch than its own; None if there is none."""
+    holds: dict[int, int] = {}
+    for action, arriving in receives(row):
+        if action and holds[chosen[action.microbatch]] != action.microbatch:
+            return action
+        if arriving is not None:
+            holds[chosen[arriving]] = arriving
+    return None
 
 
-@build("putting_off")
-def putting_off(answer: Callable) -> Reply:
-    """Check ``answer(delays, M)``: 1F1B's forwards and input gradients, W some microbatches late."""
-    for delays, M in HIDDEN_DELAYS:
-        wanted, where = answers.putting_off(delays, M), f"with delays {delays}, M = {M}"
-        rows = rows_from(answer, delays, M, wanted=wanted, where=where)
-        if rows != wanted:
-            k = first_other(rows, wanted)
-            return _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
-    return correct(f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page, short and long delays")
+def fewest_buffers(row: Sequence[Action]) -> int:
+    """The most activations that are arriving, or have yet to be read, at the same time."""
+    kept = most = 0
+    for action, arriving in receives(row):
+        kept += (arriving is not None) - (action is not None and action.kind is Kind.B)
+        most = max(most, kept)
+    return most
 
 
-def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> Reply:
-    yours, its = ([action for action in row if action[1] != "W"] for row in (rows[k], wanted[k]))
-    if yours != its:
-        ahead = [kind for _, kind, _ in yours].index("I")
-        if ahead != [kind for _, kind, _ in its].index("I"):
-            return keep_working(f"{where} does {ahead} forwards before its first I. How many would 1F1B do?")
-        said = f"without its W, its row is {in_a_row(yours, most=8, end='.')}"
-        return keep_working(f"{where}: {said} In which order does 1F1B do its F and B?")
-    weights = [m for _, kind, m in rows[k] if kind == "W"]
-    if weights != sorted(weights):
-        return keep_working(f"{where} does its W in the order {weights}. Which of them has waited longest?")
-    for m in weights:
-        if rows[k].index((k, "W", m)) < rows[k].index((k, "I", m)):
-            return keep_working(f"{where}: {k}W{m} comes before {k}I{m}. What does a W read?")
-    after, due = (_behind(row) for row in (rows[k], wanted[k]))
-    if after == due:
-        n = first_other(rows[k], wanted[k])
-        said = f"after {spelled(rows[k][n - 1])} comes {spelled(rows[k][n])}"
-        return keep_working(f"{where}: {said}. Right behind which action should a W come?")
-    m = next(m for m in weights if after[m] != due[m])
-    late, last = after[m] - m, weights[-1]
-    reply = almost if all(after[n] == min(n + late, last) for n in weights) else keep_working
-    return reply(f"{where}: {k}W{m} comes right after {k}I{after[m]}. How many microbatches late is that?")
+def _how_wrong(row: Sequence[Action], chosen: list[int], action: Action) -> str:
+    """What the overwriting does to a linear layer's gradient, measured.
 
-
-def _behind(row: list) -> list[int]:
-    """Of each microbatch the last one whose I comes before its W on the row."""
-    last, behind = -1, {}
-    for _, kind, m in row:
-        if kind == "I":
-            last = m
-        elif kind == "W":
-            behind[m] = last
-    return [behind[m] for m in sorted(behind)]
-
-
-@build("stamped")
-def stamped(answer: Callable) -> Reply:
-    """Check ``answer(strand, M, period)``: a strand for each microbatch, ``period`` slots apart."""
-    for K, M, period in HIDDEN_STAMPS:
-        strand = _a_strand(K, period)
-        wanted = answers.stamped(strand, M, period)
-        where = f"with a V of {K} devices, M = {M}, period {period}"
-        rows = rows_from(answer, strand, M, period, wanted=wanted, where=where)
-        if rows != wanted:
-            return _what_is_wrong_with_stamps(rows, wanted, strand, where)
-    return correct(f"every slot in its place, at {len(HIDDEN_STAMPS)} sizes that are not on this page")
-
-
-def _a_strand(K: int, period: int) -> list[dict[tuple[int, str], int]]:
-    """A V with its turn in the middle and W much later; no two actions of a device share a slot."""
-    strand = []
-    for k in range(K):
-        slots: dict = {}
-        for s in (2 * K - 1 - k, k):  # not in the order of their slots
-            slots |= {(s, "W"): 9 * K - s, (s, "I"): 4 * K - 1 - s, (s, "F"): s}
-        taken: set[int] = set()
-        for action, slot in sorted(slots.items(), key=lambda item: item[1]):
-            while slot % period in taken:
-                slot += 1
-            taken.add(slot % period)
-            slots[action] = slot
-        strand.append(slots)
-    return strand
-
-
-def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: str) -> Reply:
-    k = first_other(rows, wanted)
-    n = first_other(rows[k], wanted[k])
-    one, other = spelled(rows[k][n]), spelled(wanted[k][n])
-    slots = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in strand[k].items())
-    said = f"device {k} has microbatch 0 in the slots {slots}, and on your row {one} comes before {other}"
-    return keep_working(f"{where}: {said}. In which slot is each of the two?")
-
-
-@exercise(f"write the row of device {LAST} as text: four F, four I and four W")
-def put_off(answer: object) -> Reply:
-    """Check the row of the last of three devices: with the given rows, a step as short as that of ZB-H1."""
-    goal = simulate(GIVEN).makespan
-    schedule = _with_row(answer)
-    timeline, held = simulate(schedule), peak_in_flight(schedule)[LAST]
-    if timeline.makespan > goal:
-        return almost(f"it takes {timeline.makespan}. {_who_waits(timeline)}")
-    return correct(f"{goal} long, and device {LAST} holds at most {held}. Which of your W fills which hole?")
-
-
-def _with_row(answer: object) -> Explicit:
-    """The given rows and the student's as a schedule; raises a Reply to a wrong row."""
-    if not isinstance(answer, str):
-        raise keep_working(f"write the row as text, such as '2F0 2I0 2W0' (got {type(answer).__name__})")
-    rows = [line for line in answer.splitlines() if line.strip()]
-    if len(rows) != 1:
-        raise keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
-    cells = rows[0].rpartition(":")[2].replace(",", " ").split()
-    if wrong := _what_is_no_row(cells):
-        raise keep_working(wrong)
-    placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
-    schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
-    if stuck := who_is_stuck(schedule):
-        raise keep_working(f"{stuck}. Which of these on your row comes too early?")
-    return schedule
-
-
-def _what_is_no_row(cells: list[str]) -> str:
-    """A sentence on a cell that is not of this row, is there twice, is missing or comes too early."""
-    for cell in cells:
-        if re.fullmatch(r"\d{1,18}B\d{1,18}", cell):
-            return f"{cell} is a backward in one piece. Which two halves has it?"
-        if not re.fullmatch(r"\d{1,18}[FIW]\d{1,18}", cell):
-            return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
-    row = [action for cell in cells for action in parsed(cell)[0]]
-    if wrong := what_is_amiss(row, rows_of(GIVEN)[LAST]):
-        return f"your row is {in_a_row(row, end='.')} {wrong}"
-    for m in range(GIVEN.microbatches):
-        for first, then in pairwise((LAST, kind, m) for kind in "FIW"):
-            if row.index(then) < row.index(first):
-                late = spelled(then)
-                return f"{late} stands before {spelled(first)} on your row. What does {late} read?"
-    return ""
-
-
-def _who_waits(timeline: Timeline) -> str:
-    """A sentence on the first wait of device 1 that a W of the student causes; or else on their own waits."""
-    row = [action for action, *_ in done_on(timeline, LAST)]
-    for start, end in idle_spans(timeline, LAST - 1):
-        for late in _awaited(timeline, end):
-            ahead = [action for action in row[: row.index(late)] if action.kind is Kind.W]
-            if ahead:
-                waits = f"waits from {start} to {end} for {late}"
-                behind = f"stands behind {ahead[-1]} on your row"
-                return f"Device {LAST - 1} {waits}, which {behind}. Who waits for {ahead[-1]}?"
-    first, *_, last = timeline.on(LAST)
-    if wait := first_wait(timeline, LAST):
-        return f"Device {LAST} waits from {wait[0]} to {wait[1]}. What could it do then?"
-    return f"Device {LAST} starts at {first.start} and ends at {last.end}. What do the others wait for?"
-
-
-def _awaited(timeline: Timeline, at: Real) -> list[Action]:
-    """What the device before the last got from the last one, for the action that it starts at this time."""
-    started = [span.action for span in timeline.on(LAST - 1) if span.start == at]
-    wanted = (need for action in started for need in needs(action, timeline.schedule))
-    return [need for need in wanted if timeline.schedule.device_of(need) == LAST]
-
-
-@exercise("write a function of (K, M, F, I, W) and pass it in")
-def small_weight_times(answer: Callable | None) -> Reply:
-    """Check ``answer(K, M, F, I, W)``: ZB-H2's span bubble as an exact fraction, also for W small or 0."""
-    for setting in SETTINGS:
-        _what_is_wrong(called(answer, *setting), *setting)
-    return correct(
-        f"exact in {len(SETTINGS)} settings, down to W = 0. What can ZB-H2 fill its bubble with then?"
+    The loss stays right, because a forward always finds its own microbatch in the buffer.
+    """
+    right, wrong = (run(row, buffers)[1] for buffers in (range(len(chosen)), chosen))
+    off = float(np.linalg.norm(wrong - right) / np.linalg.norm(right))
+    return (
+        f"the loss is right, the gradient is {off:.0%} wrong. {action} wants microbatch {action.microbatch} "
+        f"in buffer {chosen[action.microbatch]}. Which microbatch sits there now?"
     )
 
 
-def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> None:
-    where = f"K = {K}, M = {M}, F = {F}, I = {I}, W = {W}"
-    if not is_number(said):
-        raise keep_working(
-            f"{where}: you say {said!r}; the span bubble is a number, such as Fraction(1, 10). "
-            "What does your function return?"
-        )
-    costs = Costs(Fraction(F), Fraction(I), Fraction(W))
-    timeline = simulate(ZBH2(K, M), costs)
-    measured = span_bubble(timeline)
-    if said == measured:
-        return
-    if apart(said, measured) < ROUNDED:
-        raise almost(f"{where}: {float(said):.4f} is right but for rounding. What keeps it exact?")
-    for name, other in _mistaken_for(timeline, M * (F + I + W), costs).items():
-        if apart(said, other) < ROUNDED:
-            raise almost(f"{where}: {name}")
-    raise keep_working(
-        f"{where}: you say {float(said):.4g}, measured {float(measured):.4f}. "
-        "How long is the longest span, and how much of it is work?"
-    )
-
-
-def _mistaken_for(timeline: Timeline, useful: int, costs: Costs) -> dict[str, Real]:
-    """Wrong numbers that one easily arrives at, each with the question that leads on from it."""
-    longest = max(row[-1].end - row[0].start for row in timeline.rows)
-    K, M = timeline.schedule.devices, timeline.schedule.microbatches
-    return {
-        "that is in percent. As a fraction of 1?": 100 * span_bubble(timeline),
-        "that is idle over the makespan. Is any device there from 0 to the end?": (
-            (longest - useful) / timeline.makespan
-        ),
-        "that is the bubble time. Over how long a span?": longest - useful,
-        "that is idle over useful time. Over what is a span bubble counted?": (longest - useful) / useful,
-        "that is the bubble fraction, corners and all. Which corners does a span leave out?": bubble_fraction(
-            timeline
-        ),
-        "that is idle over useful time, corners and all. Which corners does a span leave out?": (
-            bubble_overhead(timeline)
-        ),
-        "that is ZB-H1's. How many W does a device of ZB-H2 put off?": span_bubble(
-            simulate(ZBH1(K, M), costs)
-        ),
-        "that is 1F1B's. What has moved into its holes?": span_bubble(simulate(OneFOneB(K, M), costs)),
-    }
+def run(row: Sequence[Action], chosen: Sequence[int]) -> tuple[float, np.ndarray]:
+    """The loss and the weight gradient of a linear layer that reads its inputs from the buffers."""
+    rng = np.random.default_rng(0)
+    count, weight = len(chosen), rng.normal(size=(6, 3))
+    inputs, targets = rng.normal(size=(count, 5, 6)), rng.normal(size=(count, 5, 3))
+    buffers = {number: np.zeros((5, 6)) for number in chosen}
+    loss, gradient, errors = 0.0, np.zeros_like(weight), {}
+    for action, arriving in receives(row):
+        if action:
+            m, x = action.microbatch, buffers[chosen[action.microbatch]]
+            if action.kind is Kind.F:
+                errors[m] = x @ weight - targets[m]
+                loss += float((errors[m] ** 2).sum())
+            else:
+                gradient += 2 * x.T @ errors.pop(m)
+        if arriving is not None:
+            buffers[chosen[arriving]][:] = inputs[arriving]
+    return loss, gradient

@@ -1,294 +1,328 @@
-"""Lesson 14: Transformers and giants, in bytes."""
+"""Lesson 14: zero bubble."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from functools import cache
-from itertools import combinations
-from math import isfinite
-from typing import NamedTuple
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise, permutations, product
 
-import numpy as np
-
-from gpipe_sim.core.losses import mse
-from gpipe_sim.core.meta_array import MetaArray
-from gpipe_sim.core.split import split
-from gpipe_sim.course.attended import mix_and_shares, mixed_samples, wrong_mix, wrong_shares
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, peak_in_flight, span_bubble
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.schedule import needs
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, apart, correct, is_number, keep_working, listed
-from gpipe_sim.course.trained import stored as trained  # noqa: F401 (which the lesson calls)
+from gpipe_sim.course.halves import what_is_wrong_with_halves
+from gpipe_sim.course.reply import Reply, almost, apart, correct, is_number, keep_working
+from gpipe_sim.course.rows import (
+    KINDS,
+    Rows,
+    done_on,
+    first_other,
+    in_a_row,
+    in_words,
+    is_need,
+    parsed,
+    rows_from,
+    rows_of,
+    spelled,
+    what_is_amiss,
+    who_is_stuck,
+)
+from gpipe_sim.course.waits import first_wait
 from gpipe_sim.errors import Real
-from gpipe_sim.memory.profile import Size
-from gpipe_sim.memory.shape_inference import profile
-from gpipe_sim.transformers.blocks import TransformerBlock
+from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
+from gpipe_sim.why.metrics import idle_spans
 
-#: samples, places, features, heads: where attention is tried
-HIDDEN_SHAPES = ((3, 5, 12, 4), (10, 4, 8, 2), (2, 7, 6, 1))
-#: places, features, heads: where a block's bytes are asked
-HIDDEN_BLOCKS = ((6, 20, 5), (96, 64, 2), (1024, 1600, 25), (10, 48, 12))
+GIVEN = ZBH1(devices=3, microbatches=4)  #: all rows but the last are given; its length is the goal
+LAST = GIVEN.devices - 1
 
-#: What natural wrong guesses at the GB that GPT-3's block keeps of a text twice as long would be.
-TWICE_AS_LONG = {
-    2.87: "That is the text of 2,048 places. Which arrays have a row for each place?",
-    5.74: "That doubles all of it. Which tables have a row and a column for each place?",
-    8.05: "Those are the tables of s x s alone. What else is kept of each place?",
-    11.48: "That takes all of it four times. Which arrays have one row for each place?",
-}
-#: What natural wrong guesses at how many times as many bytes the core frees for each FLOP would be.
-RATES = {
-    1 / 101.05: "That is the network's rate over the core's. Which of the two is larger?",
-    4.21: "That is how many times as many bytes. How many FLOPs does each of the two take?",
-    24: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
-    96: "That is how many heads there are. What are the two rates, as fractions?",
-    202.1: "That runs one product of the core, and both of the network. What does each part run?",
-}
-#: What natural wrong guesses at the GB of activations on the first of 48 devices would be.
-SIX_TIMES_THE_DEVICES = {
-    5.74: "That is one microbatch: two blocks of 2.87 GB. How many are in flight on device 0?",
-    45.9: "That is a sixth, as there are a sixth of the blocks. How many microbatches are in flight now?",
-    1652.5: "That is six times as much, for six times the microbatches. How many blocks has each here?",
-}
-#: What natural wrong guesses at how many times the FLOPs the rule recomputes would be.
-CHEAPEST_FIRST = {
-    0.75: "That is q, k and v over the core. Is half of the bytes free after the first of them?",
-    1: "Which part does the rule take first, and how many bytes does that free?",
-    3.75: "Those are all three. How many bytes are free before the last?",
-}
-#: What natural wrong guesses at the places where the core is half of the work would be.
-HALF_THE_WORK = {
-    2048: "That is GPT-3's text. What are 4s²h and 24sh² there?",
-    12288: "That is s = h. Which of 4s²h and 24sh² is larger there?",
-    147456: "That sets 2s²h to 24sh², for one product. How many has the core?",
-    294912: "That sets s²h to 24sh². How many FLOPs does the core take?",
-}
+#: (devices, microbatches, F, I, W), where a span bubble is tried; ZB-H2's formula needs W <= F, M >= 2K-1.
+SETTINGS = (
+    (3, 7, 5, 6, 1),
+    (4, 12, 20, 21, 1),
+    (2, 5, 3, 3, 0),
+    (6, 11, 4, 4, 4),
+    (5, 30, 10, 12, 7),
+)
+ROUNDED = 5.1e-5  #: how far off an answer may be that was rounded to four digits
 
-
-def core_share(places: int, features: int) -> float:
-    """The share of a block's FLOPs that the core takes: its products are those without weights."""
-    block, x = TransformerBlock(features, 1, rng=None), MetaArray((1, places, features), np.float16)
-    return 1 - block.weight_flops(x) / block.flops(x)
-
-
-def half_the_work(features: int) -> int:
-    """From how many places on the core takes half of a block's FLOPs, found by trying."""
-    return bisect_left(range(100 * features), 0.5, lo=1, key=lambda places: core_share(places, features))
-
-
-#: What a block in front of whose parts a LayerNorm stands saves, in this order.
-SAVED = (
-    *("normalised", "1/std", "input of Linear", "q, k, v", "shares", "dropout's mask", "shares after it"),
-    *("input of Linear", "dropout's mask"),
-    *("normalised", "1/std", "input of Linear", "input of GELU", "input of Linear", "dropout's mask"),
+SPLIT_TIMES = {"F": 3, "I": 5, "W": 11}  #: W is long, so that waiting for one shows
+NEVER = float("inf")
+#: delays, microbatches
+HIDDEN_DELAYS = (
+    ([0, 1, 2], 5),
+    ([2, 0, 1, 1], 7),
+    ([1, 1, 1], 2),
+    ([4, 5], 3),
+    ([0, 2, 4, 6, 8], 12),
+    ([3], 4),
+    ([1, 0, 2, 1], 2),
 )
 
+#: What natural wrong guesses at the length of 1F1B, 4 x 8, with W right behind its I would be.
+IN_HALVES = {
+    33: "That is as before. When does a device know the gradient that the one before it waits for?",
+    32: "That is one W less. How many devices pass the last gradient on before it reaches device 0?",
+    27: "That is a way back that costs nothing. How long is I?",
+    24: "That is without any waiting. When can device 3 begin?",
+}
+#: What natural wrong guesses at its length with every W put off by three microbatches would be.
+ALL_PUT_OFF = {
+    33: "That is three W more at the end. Did the last gradient arrive at device 0 when it did before?",
+    27: "That is three units gained. What has device 0 still to do when its last gradient has arrived?",
+    24: "That is without any waiting. When can device 3 begin?",
+}
+#: What natural wrong guesses at the length of ZB-H2, 4 x 8, would be.
+TWICE_THE_WARM_UP = {
+    24: "That is without any waiting. What does device 3 do before the first forward reaches it?",
+    21: "That is as much gained again as ZB-H1 gained. How much work has each device?",
+    30: "That is three forwards that delay the first gradient. Does device 3 start any later?",
+}
+#: What natural wrong guesses at the length of ten steps of ZB-H2, 4 x 8, would be.
+TEN_STEPS = {
+    270: "That is ten steps with a stop after each. Which device is done first, and what may it begin?",
+    240: "That is without any waiting. What does device 3 do before its very first forward?",
+    267: "That is one corner less. How many times does one step follow on another?",
+}
+#: What wrong answers to the claims overlook.
+ALWAYS_ZERO = {
+    "true": "What fills a wait if W is shorter than F and I, or if one stage is slower than the others?"
+}
+NO_MORE = {"true": "What does a ReLU keep for I, and which arrays of its stage wait for W?"}
 
-def account(saved: Sequence[int], s: int, h: int, a: int) -> str:
-    """A line for each array that a block saves, with its bytes, and these as a multiple of sh, as² or s."""
-    units = {"as²": a * s * s, "sh": s * h, "s": s}
-    lines = []
-    for name, size in zip(SAVED, saved, strict=True):
-        unit = next(unit for unit, each in units.items() if size % each == 0 and size // each < 10)
-        lines.append(f"{name:<16}{size / 1e6:>8.1f} MB  {size // units[unit]}{unit}")
-    return "\n".join(lines)
 
-
-@build("attention")
-def attention(answer: Callable) -> Reply:
-    """Check ``answer(q, k, v, heads)``: the mix of the values, and the shares of every head."""
-    for b, s, h, heads in HIDDEN_SHAPES:
-        arrays = np.random.default_rng(b).normal(size=(3, b, s, h))
-        where = f"with {b} samples, {s} places, {h} features and {heads} head{'s' * (heads > 1)}"
-        given = mix_and_shares(answer, arrays, heads, where)
-        if wrong := mixed_samples(answer, given, arrays, heads) or wrong_shares(given[1], arrays, heads):
-            return keep_working(f"{where}, {wrong}")
-        if wrong := wrong_mix(given[0], arrays, heads):
-            return almost(f"{where} the shares are right, but {wrong}")
+@build("input_gradient", "weight_gradient", "SPLIT")
+def two_halves(input_gradient: Callable, weight_gradient: Callable, table: dict) -> Reply:
+    """Check the two halves of a backward on several steps, W in another order than I, and their needs."""
+    for half in (input_gradient, weight_gradient):
+        if not callable(half):
+            return keep_working(f"pass in two functions and a table; one of the functions is {half!r}")
+    what_is_wrong_with_halves(input_gradient, weight_gradient)
+    if table is None:
+        return keep_working("both halves are right. Now SPLIT: which lines has it besides those of NEEDS?")
+    _wrong_needs(table)
     return correct(
-        "the mix and the shares of every sample and head, at three sizes. Which of the two grows with s²?"
+        f"the gradients of one device to 1e-12, and the table lets run what can run in all {6**3} orders"
     )
 
 
-class Shape(NamedTuple):
-    """The arguments of the student's function."""
-
-    places: int
-    features: int
-    heads: int
-
-    def __str__(self) -> str:
-        return f"for s = {self.places}, h = {self.features}, a = {self.heads}"
-
-
-@build("block_bytes")
-def block_bytes(answer: Callable) -> Reply:
-    """Check ``answer(s, h, a)``: what a TransformerBlock saves of one sample, with dropout, in bytes."""
-    shapes, given = [Shape(*each) for each in HIDDEN_BLOCKS], []
-    for shape in shapes:
-        got = called(answer, *shape)
-        if not is_number(got) or not isfinite(got):
-            return keep_working(f"{shape} you say {got!r}; it should be a number of bytes")
-        given.append(got)
-    measured = [saved_bytes(*shape) for shape in shapes]
-    if given == measured:
-        return correct("as many bytes as the library's block would save, at four sizes")
-    if question := _in_another_unit(given, measured):
-        return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
-    errors = [(got - right, shape) for got, right, shape in zip(given, measured, shapes, strict=True)]
-    for terms, question in MISTAKES.items():
-        if all(apart(error, off_by(terms, *shape)) < 0.5 for error, shape in errors):
-            return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
-    wrong = next(i for i in range(len(given)) if given[i] != measured[i])
-    off = _off(shapes[wrong], given[wrong], measured[wrong])
-    return keep_working(f"{off}. {_which_part(shapes, given, measured)}")
+def _wrong_needs(table: object) -> None:
+    """Raise what is wrong with a table of needs, by all orders of a microbatch's F, I and W on 3 devices."""
+    if wrong := _what_is_no_table(table):
+        raise keep_working(wrong)
+    for rows in product(*(permutations([(k, kind, 0) for kind in "FIW"]) for k in range(3))):
+        ends = answers.clock(rows, table, SPLIT_TIMES)
+        if ends != (right := answers.clock(rows, answers.SPLIT, SPLIT_TIMES)):
+            raise keep_working(_what_is_wrong_with_needs(rows, ends, right))
 
 
-@cache
-def saved_bytes(places: int, features: int, heads: int) -> int:
-    """What a block in 2-byte numbers saves of one sample, by its profile."""
-    block = TransformerBlock(features, heads, dropout=0.1, rng=None, dtype=np.float16)
-    sample = MetaArray((1, places, features), np.float16)
-    saved = profile(split([block], stages=1), (sample, sample), mse).stages[0][0].saved
-    return sum(array.of(1) for array in saved if isinstance(array, Size))
+def _what_is_no_table(table: object) -> str:
+    if not isinstance(table, dict):
+        return f"SPLIT should be a table as NEEDS is, with lists for I and W too (got {type(table).__name__})"
+    if missing := [kind for kind in KINDS if kind not in table]:
+        return f"your table has no line for {' and '.join(missing)}. Which has NEEDS, and which are new?"
+    for kind in KINDS:
+        if not isinstance(table[kind], list | tuple):
+            return f"what {kind} needs should be a list of pairs such as ('F', -1); it is {table[kind]!r}"
+        for need in table[kind]:
+            if not is_need(need, KINDS):
+                return f"{need!r} is no need of {kind}; a need is a pair such as ('F', -1)"
+    if changed := [kind for kind in "FB" if set(table[kind]) != set(answers.NEEDS[kind])]:
+        return f"the line for {' and '.join(changed)} is not that of NEEDS. Does it read anything new?"
+    return ""
 
 
-def _off(shape: Shape, got: Real, measured: int) -> str:
-    return f"{shape} you say {got:,.10g} bytes, and the library's block saves {measured:,}"
+def _what_is_wrong_with_needs(rows: tuple, ends: dict, right: dict) -> str:
+    """A question about the first action that itself runs too early, too late or never."""
+    where = f"on the rows {in_words(rows)}"
+    for row in rows:
+        free = there = 0
+        for action in row:
+            reads = answers.needs(action, len(rows), answers.SPLIT)
+            there = max([free, *(ends.get(need, NEVER) for need in reads)])
+            free = ends.get(action, NEVER)
+            start = free - SPLIT_TIMES[action[1]]
+            begins = f"{spelled(action)} would " + ("never run" if free == NEVER else f"start at {start}")
+            if start < there:
+                return f"{where}, {begins}. What does it read, and when is that there?"
+            if start > there:
+                return f"{where}, {begins}; all that it reads is there at {there}. What does it wait for?"
+    raise AssertionError((ends, right))
 
 
-#: By how many sh, as², s² and s bytes a mistake is off, and the question that it calls for.
-MISTAKES = {
-    (0, 0, 0, -4): "4s are missing: what does a LayerNorm keep of each place?",
-    (2, 1, 0, 0): "That gives what dropout keeps 2 bytes for each entry. How many does yes or no take?",
-    (-2, -3, 0, 0): ("That leaves dropout out. What does it keep, and which array is another one behind it?"),
-    (0, -5, 5, 0): "That is right for one head. How many tables of s x s does each sample have?",
-    (0, 2, 0, 0): "That has 7as². Which table of s x s does no backward read: the scores, or the shares?",
-    (0, -2, 0, 0): "That has 3as². Softmax and the mix read two different tables. Which?",
-    (0, -1, 0, 0): "That has 4as². There is dropout on the shares, too. What does it keep?",
-    (-12, 0, 0, 0): "That has 12sh too few. How wide is the middle of the network, which two layers read?",
-    (-8, 0, 0, 0): (
-        "That has 8sh too few. The GELU and the second linear layer each save an input. Are they the same?"
-    ),
-    (-4, 0, 0, 0): (
-        "That has 4sh too few. A LayerNorm's weights scale what it saved: is its output the same array? And "
-        "how many arrays of s x h go into the core?"
-    ),
-    (-2, 0, 0, 0): (
-        "That has 2sh too few. Each of two Dropouts, and each of two LayerNorms: what do they keep?"
-    ),
-    (2, 0, 0, 0): "That has 2sh too many. Which array did you count that no backward reads?",
-    (4, 0, 0, 0): (
-        "That has 4sh too many. Do q, k and v come from one input or three? And what does a sum save?"
-    ),
-}
+@build("putting_off")
+def putting_off(answer: Callable) -> Reply:
+    """Check ``answer(delays, M)``: 1F1B's forwards and input gradients, W some microbatches late."""
+    for delays, M in HIDDEN_DELAYS:
+        wanted, where = answers.putting_off(delays, M), f"with delays {delays}, M = {M}"
+        rows = rows_from(answer, delays, M, wanted=wanted, where=where)
+        if rows != wanted:
+            k = first_other(rows, wanted)
+            return _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
+    return correct(f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page, short and long delays")
 
 
-def off_by(terms: Sequence[int], s: int, h: int, a: int) -> int:
-    """So many sh, as², s² and s."""
-    return sum(n * size for n, size in zip(terms, (s * h, a * s * s, s * s, s), strict=True))
+def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> Reply:
+    yours, its = ([action for action in row if action[1] != "W"] for row in (rows[k], wanted[k]))
+    if yours != its:
+        ahead = [kind for _, kind, _ in yours].index("I")
+        if ahead != [kind for _, kind, _ in its].index("I"):
+            return keep_working(f"{where} does {ahead} forwards before its first I. How many would 1F1B do?")
+        said = f"without its W, its row is {in_a_row(yours, most=8, end='.')}"
+        return keep_working(f"{where}: {said} In which order does 1F1B do its F and B?")
+    weights = [m for _, kind, m in rows[k] if kind == "W"]
+    if weights != sorted(weights):
+        return keep_working(f"{where} does its W in the order {weights}. Which of them has waited longest?")
+    for m in weights:
+        if rows[k].index((k, "W", m)) < rows[k].index((k, "I", m)):
+            return keep_working(f"{where}: {k}W{m} comes before {k}I{m}. What does a W read?")
+    after, due = (_behind(row) for row in (rows[k], wanted[k]))
+    if after == due:
+        n = first_other(rows[k], wanted[k])
+        said = f"after {spelled(rows[k][n - 1])} comes {spelled(rows[k][n])}"
+        return keep_working(f"{where}: {said}. Right behind which action should a W come?")
+    m = next(m for m in weights if after[m] != due[m])
+    late, last = after[m] - m, weights[-1]
+    reply = almost if all(after[n] == min(n + late, last) for n in weights) else keep_working
+    return reply(f"{where}: {k}W{m} comes right after {k}I{after[m]}. How many microbatches late is that?")
 
 
-#: How many of another unit a byte is, and the question that it calls for.
-UNITS = {
-    0.5: "That is how many 2-byte numbers it would be. How many bytes?",
-    2: "How many bytes does a number take here?",
-    **dict.fromkeys((1 / 1000, 1 / 1024, 1e-6, 1 / 2**20, 1e-9, 1 / 2**30), "Is that in bytes?"),
-}
+def _behind(row: list) -> list[int]:
+    """Of each microbatch the last one whose I comes before its W on the row."""
+    last, behind = -1, {}
+    for _, kind, m in row:
+        if kind == "I":
+            last = m
+        elif kind == "W":
+            behind[m] = last
+    return [behind[m] for m in sorted(behind)]
 
 
-def _in_another_unit(given: Sequence[Real], measured: Sequence[int]) -> str:
-    """The question for what is right in another unit; empty if it is not."""
-    rates = [got / each for got, each in zip(given, measured, strict=True)]
-    near = (says for unit, says in UNITS.items() if all(abs(rate / unit - 1) < 1e-3 for rate in rates))
-    return next(near, "")
+@exercise(f"write the row of device {LAST} as text: four F, four I and four W")
+def put_off(answer: object) -> Reply:
+    """Check the row of the last of three devices: with the given rows, a step as short as that of ZB-H1."""
+    goal = simulate(GIVEN).makespan
+    schedule = _with_row(answer)
+    timeline, held = simulate(schedule), peak_in_flight(schedule)[LAST]
+    if timeline.makespan > goal:
+        return almost(f"it takes {timeline.makespan}. {_who_waits(timeline)}")
+    return correct(f"{goal} long, and device {LAST} holds at most {held}. Which of your W fills which hole?")
 
 
-def _which_part(shapes: Sequence[Shape], given: Sequence[Real], measured: Sequence[int]) -> str:
-    """Which of sh, as² and s it is that the student has another number of."""
-    terms = np.array([(s * h, a * s * s, s) for s, h, a in shapes], float)
-    off = np.array([float(got) for got in given]) - np.array(measured, float)
-    found, *_ = np.linalg.lstsq(terms, off, rcond=None)
-    whole = np.allclose(terms @ found, off, rtol=1e-6, atol=1e-3)
-    if not whole or (abs(found) > 1e-3).all():  # all three terms would be the answer
-        return "Which arrays have a row for each place, and which one for each pair of places?"
-    parts = [
-        f"{abs(n):.3g}{name} too {'many' if n > 0 else 'few'}"
-        for n, name in zip(found, ("sh", "as²", "s"), strict=True)
-        if abs(n) > 1e-3
-    ]
-    return f"That is {' and '.join(parts)}. Which arrays make that up?"
+def _with_row(answer: object) -> Explicit:
+    """The given rows and the student's as a schedule; raises a Reply to a wrong row."""
+    if not isinstance(answer, str):
+        raise keep_working(f"write the row as text, such as '2F0 2I0 2W0' (got {type(answer).__name__})")
+    rows = [line for line in answer.splitlines() if line.strip()]
+    if len(rows) != 1:
+        raise keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
+    cells = rows[0].rpartition(":")[2].replace(",", " ").split()
+    if wrong := _what_is_no_row(cells):
+        raise keep_working(wrong)
+    placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
+    schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
+    if stuck := who_is_stuck(schedule):
+        raise keep_working(f"{stuck}. Which of these on your row comes too early?")
+    return schedule
 
 
-class Part(NamedTuple):
-    """A part of a model: the bytes that go if it is computed again, and the FLOPs of that."""
-
-    name: str
-    frees: int
-    flops: int
-
-
-#: (parts, bytes to free), each another trap: the cheapest first, the most bytes first, the best ratio first
-HIDDEN_PARTS = (
-    ((("a", 10, 1), ("b", 12, 2), ("c", 90, 6)), 90),
-    ((("a", 30, 10), ("b", 100, 90), ("c", 40, 12), ("d", 60, 20)), 100),
-    ((("a", 60, 10), ("b", 50, 15), ("c", 100, 24)), 110),
-    ((("norm", 4, 1), ("core", 160, 16), ("network", 32, 64), ("qkv", 12, 24)), 164),
-    ((("a", 5, 7), ("b", 8, 3)), 0),
-    ((("a", 7, 5), ("b", 7, 5), ("c", 14, 11)), 14),
-    ((("a", 3, 4), ("b", 9, 9), ("c", 6, 2), ("d", 1, 8)), 19),
-)
+def _what_is_no_row(cells: list[str]) -> str:
+    """A sentence on a cell that is not of this row, is there twice, is missing or comes too early."""
+    for cell in cells:
+        if re.fullmatch(r"\d{1,18}B\d{1,18}", cell):
+            return f"{cell} is a backward in one piece. Which two halves has it?"
+        if not re.fullmatch(r"\d{1,18}[FIW]\d{1,18}", cell):
+            return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
+    row = [action for cell in cells for action in parsed(cell)[0]]
+    if wrong := what_is_amiss(row, rows_of(GIVEN)[LAST]):
+        return f"your row is {in_a_row(row, end='.')} {wrong}"
+    for m in range(GIVEN.microbatches):
+        for first, then in pairwise((LAST, kind, m) for kind in "FIW"):
+            if row.index(then) < row.index(first):
+                late = spelled(then)
+                return f"{late} stands before {spelled(first)} on your row. What does {late} read?"
+    return ""
 
 
-@exercise("write to_recompute in this cell, and run it again")
-def to_recompute(answer: Callable | None) -> Reply:
-    """Check ``answer(parts, bytes_to_free)``: the names of the parts that free it with the fewest FLOPs."""
-    for parts, goal in HIDDEN_PARTS:
-        named = {name: Part(name, frees, flops) for name, frees, flops in parts}
-        where = f"to free {goal} of {listed(f'{name} ({frees} for {flops})' for name, frees, flops in parts)}"
-        got = called(answer, [tuple(part) for part in named.values()], goal, where=where)
-        _what_is_not_cheapest(where, _chosen(where, got, named), list(named.values()), goal)
-    return correct(f"enough bytes for the fewest FLOPs, in {len(HIDDEN_PARTS)} models that are not shown")
+def _who_waits(timeline: Timeline) -> str:
+    """A sentence on the first wait of device 1 that a W of the student causes; or else on their own waits."""
+    row = [action for action, *_ in done_on(timeline, LAST)]
+    for start, end in idle_spans(timeline, LAST - 1):
+        for late in _awaited(timeline, end):
+            ahead = [action for action in row[: row.index(late)] if action.kind is Kind.W]
+            if ahead:
+                waits = f"waits from {start} to {end} for {late}"
+                behind = f"stands behind {ahead[-1]} on your row"
+                return f"Device {LAST - 1} {waits}, which {behind}. Who waits for {ahead[-1]}?"
+    first, *_, last = timeline.on(LAST)
+    if wait := first_wait(timeline, LAST):
+        return f"Device {LAST} waits from {wait[0]} to {wait[1]}. What could it do then?"
+    return f"Device {LAST} starts at {first.start} and ends at {last.end}. What do the others wait for?"
 
 
-def _chosen(where: str, got: object, named: dict[str, Part]) -> list[Part]:
-    """The parts that a student names; raises a Reply to anything else."""
-    if not isinstance(got, list | tuple | set | frozenset):
-        gives = "nothing" if got is None else repr(got)
-        raise keep_working(f"{where} you give {gives}; it should be a list of names")
-    for name in got:
-        if not isinstance(name, str) or name not in named:
-            says = f"you name {name!r}. Give the names only, such as {next(iter(named))!r}"
-            raise keep_working(f"{where} {says}: which ones?")
-    if len(set(got)) < len(got):
-        raise keep_working(f"{where} you name {listed(got)}. What does the second time free?")
-    return [named[name] for name in got]
+def _awaited(timeline: Timeline, at: Real) -> list[Action]:
+    """What the device before the last got from the last one, for the action that it starts at this time."""
+    started = [span.action for span in timeline.on(LAST - 1) if span.start == at]
+    wanted = (need for action in started for need in needs(action, timeline.schedule))
+    return [need for need in wanted if timeline.schedule.device_of(need) == LAST]
 
 
-def _what_is_not_cheapest(where: str, chosen: list[Part], parts: list[Part], goal: int) -> None:
-    frees, flops = _total(chosen)
-    names = listed(part.name for part in chosen) or "nothing"
-    if frees < goal:
-        raise keep_working(f"{where} you recompute {names}, which frees {frees}. What else has to go?")
-    choices = (_total(some) for n in range(len(parts) + 1) for some in combinations(parts, n))
-    fewest = min(spent for freed, spent in choices if freed >= goal)
-    if flops == fewest:
+@exercise("write a function of (K, M, F, I, W) and pass it in")
+def small_weight_times(answer: Callable | None) -> Reply:
+    """Check ``answer(K, M, F, I, W)``: ZB-H2's span bubble as an exact fraction, also for W small or 0."""
+    for setting in SETTINGS:
+        _what_is_wrong(called(answer, *setting), *setting)
+    return correct(
+        f"exact in {len(SETTINGS)} settings, down to W = 0. What can ZB-H2 fill its bubble with then?"
+    )
+
+
+def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> None:
+    where = f"K = {K}, M = {M}, F = {F}, I = {I}, W = {W}"
+    if not is_number(said):
+        raise keep_working(
+            f"{where}: you say {said!r}; the span bubble is a number, such as Fraction(1, 10). "
+            "What does your function return?"
+        )
+    costs = Costs(Fraction(F), Fraction(I), Fraction(W))
+    timeline = simulate(ZBH2(K, M), costs)
+    measured = span_bubble(timeline)
+    if said == measured:
         return
-    said = f"{where} you recompute {names}: {flops} FLOPs, and {fewest} would do"
-    spare = [part for part in chosen if frees - part.frees >= goal]
-    if spare:
-        raise keep_working(f"{said}. What if {spare[0].name} is kept after all?")
-    if chosen == _taken(parts, goal, key=lambda part: -part.frees / part.flops):
-        raise almost(f"{said}. The best rate first is near. What did the last one free beyond the goal?")
-    raise keep_working(f"{said}. Which parts free more bytes for each FLOP?")
+    if apart(said, measured) < ROUNDED:
+        raise almost(f"{where}: {float(said):.4f} is right but for rounding. What keeps it exact?")
+    for name, other in _mistaken_for(timeline, M * (F + I + W), costs).items():
+        if apart(said, other) < ROUNDED:
+            raise almost(f"{where}: {name}")
+    raise keep_working(
+        f"{where}: you say {float(said):.4g}, measured {float(measured):.4f}. "
+        "How long is the longest span, and how much of it is work?"
+    )
 
 
-def _total(parts: Sequence[Part]) -> tuple[int, int]:
-    return sum(part.frees for part in parts), sum(part.flops for part in parts)
-
-
-def _taken(parts: Sequence[Part], goal: int, key: Callable[[Part], float]) -> list[Part]:
-    """One after the other, until enough is freed."""
-    taken: list[Part] = []
-    for part in sorted(parts, key=key):
-        if _total(taken)[0] < goal:
-            taken.append(part)
-    return taken
+def _mistaken_for(timeline: Timeline, useful: int, costs: Costs) -> dict[str, Real]:
+    """Wrong numbers that one easily arrives at, each with the question that leads on from it."""
+    longest = max(row[-1].end - row[0].start for row in timeline.rows)
+    K, M = timeline.schedule.devices, timeline.schedule.microbatches
+    return {
+        "that is in percent. As a fraction of 1?": 100 * span_bubble(timeline),
+        "that is idle over the makespan. Is any device there from 0 to the end?": (
+            (longest - useful) / timeline.makespan
+        ),
+        "that is the bubble time. Over how long a span?": longest - useful,
+        "that is idle over useful time. Over what is a span bubble counted?": (longest - useful) / useful,
+        "that is the bubble fraction, corners and all. Which corners does a span leave out?": bubble_fraction(
+            timeline
+        ),
+        "that is idle over useful time, corners and all. Which corners does a span leave out?": (
+            bubble_overhead(timeline)
+        ),
+        "that is ZB-H1's. How many W does a device of ZB-H2 put off?": span_bubble(
+            simulate(ZBH1(K, M), costs)
+        ),
+        "that is 1F1B's. What has moved into its holes?": span_bubble(simulate(OneFOneB(K, M), costs)),
+    }

@@ -1,328 +1,166 @@
-"""Lesson 15: data parallelism, pipelines, and both."""
+"""Lesson 15: a V from one strand."""
 
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+import re
+from collections.abc import Callable
+from itertools import pairwise
 
-import numpy as np
-
-from gpipe_sim.core.timeline import number as written
-from gpipe_sim.course.answers import Links
+from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import result_of
-from gpipe_sim.course.reply import (
-    Reply,
-    almost,
-    correct,
-    is_whole,
-    keep_working,
-    listed,
-)
-from gpipe_sim.errors import Real
-from gpipe_sim.replicas.replicate import shares as best_shares
+from gpipe_sim.course.reply import Reply, almost, correct, is_whole, keep_working
+from gpipe_sim.course.rows import Step, rows_from, spelled
 
-#: Devices, and numbers in the vector of each: pieces that are equal, that are not, and some that are empty.
-HIDDEN_RINGS = ((4, 12), (2, 5), (3, 10), (6, 25), (5, 3), (1, 4))
-TAG = 8.0  #: to its power k is what device k has, in a run that tells who has been added, and how often
-#: What natural wrong guesses at how many times its own gradient each of 64 devices sends would be.
-TIMES_SENT = {
-    Fraction(63, 64): "That is one half of the rounds. What happens after each piece has been summed?",
-    1: "What does it have to send in the rounds that add, and what in the rounds that copy?",
-    1.5: "That is for 4 devices: 6 rounds of a quarter. How many rounds are there for 64, of how much?",
-    3: "Twice 1.5? With 64 devices, how many rounds are there, and how large is a piece?",
-    24: "That has pieces as large as those of 4 devices. Into how many does each of 64 cut its vector?",
-    31.5: "There are 126 rounds. How large is a piece if there are 64 of them?",
-    32: "How many rounds are there, and how large is a piece if there are 64 of them?",
-    63: "That is the whole vector to each of the others. How much of it goes in one round?",
-    64: "That is the whole vector to everybody. How much of it goes in one round?",
-    126: "There are 126 rounds. How much of its vector does a device send in each?",
+PERIOD = 6  #: slots from one microbatch to the next: F, I and W of two stages
+Slots = dict[tuple[int, str], int]  #: {(stage, kind): slot} of microbatch 0 on one device
+#: devices, pause: in the third two F and I of a device share a slot
+HIDDEN_STRANDS = ((4, 0), (5, 0), (3, 0), (3, 2), (1, 1), (8, 0), (7, 4), (10, 2))
+#: devices, microbatches, period; beside these a strand is tried in which two actions share a slot
+HIDDEN_STAMPS = ((4, 3, 6), (5, 7, 6), (3, 5, 9), (2, 1, 6), (7, 12, 6))
+
+#: What natural wrong guesses at the thin stages that device 0 of 4 holds at most would be.
+HELD = {
+    2: "That is one microbatch. Is 0W of the first done when device 0 begins the second?",
+    3: "That is what it holds of stage 0. What does it hold of stage 7?",
+    6: "In slot 17 stage 7's actions of how many microbatches have begun, and are not done with W?",
+    8: "That is 1F1B's four, in thin stages. In which slot is microbatch 0 done with stage 0?",
+    16: "That is all of it. In which slot is microbatch 0 done with stage 0?",
 }
-#: What natural wrong guesses at two copies of 1F1B, 4 x 8, whose sums take 6 each would be.
-BOTH = {
-    33: "That is without any sum. When does stage 0 have its last gradient, and what comes after that?",
-    45: "That is two sums one after the other. Which stages' sums are left when the last backward ends?",
-    57: "That is four sums after the last backward. When are the gradients of stage 3 there?",
-    51: "That is three sums after the last backward. When are the gradients of stage 3 there?",
-    66: "That is one copy after the other. Which devices do they share?",
-    72: "That is one copy after the other. Which devices do they share?",
-    63: "That is twice as many microbatches in one pipeline. How many does each copy run?",
+#: What natural wrong guesses at the size at which two actions share a slot, K = 3 or 5, would be.
+COLLISIONS = {
+    "5": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
+    "both": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
+    "neither": "For K = 3 device 0 has the slots 0, 5, 6 and 11. What is left of each, divided by six?",
 }
-MESHES = ("16 x 1", "8 x 2", "4 x 4", "2 x 8", "1 x 16")  #: devices of a pipeline, and copies of it
-_WAITING = "How long does its last device wait for its first microbatch, and who waits at the end?"
-#: What a wrong answer to which mesh is shortest overlooks: while sums take no time, and when they do.
-WITHOUT_SUMS = dict.fromkeys(("16 x 1", "8 x 2", "2 x 8"), _WAITING)
-WITHOUT_SUMS["4 x 4"] = "All five do the same work. Which of them waits the least?"
-WITH_SUMS = {
-    "1 x 16": "It waits for nobody. How many rounds does its sum take, and how long is each?",
-    "2 x 8": "How many rounds does a sum over 8 take, and how much does it wait less than 16 x 1?",
-    "4 x 4": "How many rounds does a sum over 4 take, and how much does it wait less than 16 x 1?",
-    "8 x 2": "Two rounds more than 16 x 1. How long are they, and how much waiting do they save?",
+#: What wrong answers to the claims overlook.
+EQUALLY_MUCH = {"false": "Which stage does device 0 keep for longest, and which for the shortest time?"}
+STILL_SHORTER = {
+    "true": "A strand has a slot for each action. What does a device do in that of W if W is half as long?"
 }
-#: What a wrong answer to which devices should be neighbours, for 40 bytes a stage, overlooks.
-NEIGHBOURS = {
-    "stages": "Then no message is slow. At most how long can 16 messages of 2 take, and how long the sum?",
-}
-#: What natural wrong guesses at how many times a model's bytes pass device 0, of 16, would be.
-THROUGH = {
-    2: "That is one other device. How many are there?",
-    Fraction(15, 8): "That is what each sends in a ring. Here all goes through device 0.",
-    Fraction(15, 4): "That is what each sends and receives in a ring. Here all goes through device 0.",
-    15: "That is one way. What comes back?",
-    16: "How many others are there, and what goes in each direction?",
-    32: "Does device 0 send anything to itself?",
-}
-#: What natural wrong guesses at the step of 32 copies, after 342 with 16, would be.
-TWICE_THE_DEVICES = {
-    171: "That is half of everything. Which part of 342 is not computing?",
-    246: "Then the sum takes as long as before. How many rounds has a ring of 32?",
-    342: "Which part of it is computing, and how much of that has each of 32?",
-    396: "Then each round takes 5 still. How large is a piece now?",
-    406: "Then each round takes 5 still. How large is a piece now?",
-}
-#: Samples, and the speed of each device: alike, one that is fast, one too slow for any, fractions, one alone.
-HIDDEN_SPEEDS = (
-    (10, (1, 1, 1, 1)),
-    (12, (2, 1, 1)),
-    (10, (2, 1, 1)),
-    (5, (10, 1)),
-    (7, (5, 2, 2)),
-    (64, (1, Fraction(1, 2), 1, Fraction(2, 3))),
-    (9, (1, 3, 2)),
-    (3, (4,)),
-)
 
 
-class CountedLinks(Links):
-    """The links of lesson 02, which note how many bytes each device sends."""
-
-    def __init__(self):
-        super().__init__()
-        self.sent: dict[object, list[int]] = {}  # by device: the bytes of each of its messages
-        self.pieces: dict[object, list[np.ndarray]] = {}
-        self.lost: object = None  # a device that sent again before its last message was received
-
-    def send(self, name: object, array: np.ndarray) -> None:
-        if name in self.arrays and self.lost is None:
-            self.lost = name
-        self.sent.setdefault(name, []).append(array.nbytes)
-        self.pieces.setdefault(name, []).append(array.copy())
-        super().send(name, array)
-
-    def receive(self, name: object) -> np.ndarray:
-        if isinstance(name, int) and name < 0:
-            raise IndexError(f"there is no device {name}")
-        return super().receive(name)
-
-    def of(self, device: int) -> int:
-        """The bytes that a device has sent."""
-        return sum(self.sent.get(device, []))
+@exercise('write the slots of microbatch 0, such as {"0F": 0, "1F": 1, ...}')
+def slots_by_hand(answer: object) -> Reply:
+    """Check the slots of a microbatch in a V of two devices, {"0F": 0, ...}, by F, I and W of four stages."""
+    if not isinstance(answer, dict):
+        return keep_working(f'write a dict such as {{"0F": 0, "1F": 1}} (got {type(answer).__name__})')
+    given: dict[tuple[int, str], object] = {}
+    for key, slot in answer.items():
+        if not isinstance(key, str) or not re.fullmatch("[0-3][FIW]", key):
+            return keep_working(f"{key!r} is no action here. Which stages are there, and which kinds?")
+        given[int(key[0]), key[1]] = slot
+    strand = [{key: slot for key, slot in given.items() if key[0] in (k, 3 - k)} for k in range(2)]
+    _wrong_strand(strand, 2, 0, "")
+    return correct("no two share a slot, for any microbatch. Of six slots in a row, how many are left over?")
 
 
-@build("ring_sum")
-def ring_sum(answer: Callable) -> Reply:
-    """Check ``answer(vectors, links)``: the sum of the vectors on every device, by a ring."""
-    unequal = ""
-    for n, length in HIDDEN_RINGS:
-        where = f"with {n} devices and vectors of {length} numbers" if n > 1 else "with a single device"
-        tagged = [np.full(length, TAG**k) for k in range(n)]
-        got, links = _run(answer, tagged, where)
-        if question := _wrong_counts(got, links, n):
-            return keep_working(f"{where}, {question}")
-        vectors = list(np.random.default_rng(n).normal(size=(n, length)))
-        got, links = _run(answer, vectors, where)
-        if question := _wrong_places(got, vectors):
-            return keep_working(f"{where}, {question}")
-        _wrong_bytes(where, links, n, length)
-        unequal = unequal or _unequal(got, where)
-    if unequal:
-        return almost(unequal)
-    return correct(
-        f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes, from pieces that went around"
+@build("v_strand")
+def v_strand(answer: Callable) -> Reply:
+    """Check ``answer(K, pause)``: of each device of a V the slots of microbatch 0, {(stage, kind): slot}."""
+    for K, pause in HIDDEN_STRANDS:
+        where = f"with K = {K}, pause = {pause}: "
+        strand = result_of(answer, K, pause, where=where.removesuffix(": "), plain=False)
+        _wrong_strand(strand, K, pause, where)
+    return correct(f"every action in its slot, for {len(HIDDEN_STRANDS)} Vs of 1 to 10 devices")
+
+
+def _wrong_strand(strand: object, K: int, pause: int, where: str) -> None:
+    """Raise what is wrong with a student's strand: what it is, then F, then I, then W."""
+    if not isinstance(strand, list) or len(strand) != K or not all(isinstance(each, dict) for each in strand):
+        raise keep_working(f"{where}it gives {strand!r}. What would a list with a dict for each device be?")
+    wanted = answers.v_strand(K, pause)
+    for k, (slots, right) in enumerate(zip(strand, wanted, strict=True)):
+        if missing := [key for key in right if key not in slots]:
+            raise keep_working(f"{where}{_named(missing[0])} of device {k} has no slot. {_WHICH}")
+        if extra := [key for key in slots if key not in right]:
+            raise keep_working(f"{where}device {k} has {extra[0]!r}. {_WHICH}")
+        if wrong := [key for key, slot in slots.items() if not is_whole(slot)]:
+            said = f"the slot of {_named(wrong[0])} is {slots[wrong[0]]!r}"
+            raise keep_working(f"{where}{said}. Which whole number is that?")
+    for kind in "FIW":
+        for k, (slots, right) in enumerate(zip(strand, wanted, strict=True)):
+            for key in sorted(right, key=lambda each: right[each]):
+                if key[1] == kind and slots[key] != right[key]:
+                    raise _other_slot(key, slots, right, f"{where}on device {k}, {_named(key)} is in slot")
+
+
+def _named(action: tuple[int, str]) -> str:
+    """(2, "F") as ``2F``."""
+    return f"{action[0]}{action[1]}"
+
+
+_WHICH = "Which two stages has a device, and which three kinds of action has each?"
+
+
+def _other_slot(key: tuple[int, str], slots: Slots, right: Slots, its: str) -> Reply:
+    """What is wrong with the slot of an action, if all before it are right."""
+    (s, kind), slot, due = key, slots[key], right[key]
+    if kind == "F":
+        return keep_working(f"{its} {slot}. It waits for the F of the stage before. In which slot is that?")
+    if kind == "I":
+        asks = "Which stage's gradient is made first, and how many stages are behind this one?"
+        return keep_working(f"{its} {slot}. {asks}")
+    if slot <= slots[s, "I"]:
+        return keep_working(f"{its} {slot}, and {s}I in slot {slots[s, 'I']}. What does a W read?")
+    for other in sorted(right, key=lambda each: right[each]):
+        placed = other[1] != "W" or right[other] < due
+        if placed and (slot - right[other]) % PERIOD == 0:
+            return keep_working(f"{its} {slot}. {_meets(other, right[other], key, slot)}")
+    if slot > due:
+        first = f"its I is done after slot {slots[s, 'I']}"
+        return almost(f"{its} {slot}, and {first}. Which slots between are free for every microbatch?")
+    return keep_working(
+        f"{its} {slot}. Which other W has its I before this one, and takes the first free slot?"
     )
 
 
-def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> tuple[list, CountedLinks]:
-    """What each device has at the end, as vectors, and the links; or raise what is wrong with its form."""
-    links = CountedLinks()
-    got = result_of(answer, vectors, links, where=where)
-    n, length = len(vectors), len(vectors[0])
-    if isinstance(got, np.ndarray) and got.shape == (n, length):
-        got = list(got)
-    if isinstance(got, np.ndarray):
-        raise keep_working(f"{where} it gives one vector. What does each of the devices have at the end?")
-    if not isinstance(got, list | tuple) or len(got) != n:
-        what = f"{len(got)} of them" if isinstance(got, list | tuple) else f"a {type(got).__name__}"
-        raise keep_working(f"{where} it gives {what}. What is a list with a vector of each device?")
-    if all(isinstance(each, list | tuple) for each in got):
-        raise keep_working(f"{where} each device has a list of pieces. How do these become a vector?")
-    for k, each in enumerate(got):
-        if not isinstance(each, np.ndarray) or each.dtype.kind != "f" or each.shape != (length,):
-            raise keep_working(f"{where} device {k} has {each!r}. Where are its {length} numbers?")
-    strange = next((name for name in links.sent if name not in range(n)), None)
-    if strange is not None:
-        raise keep_working(f"{where}, device {strange!r} sends, and devices are 0 to {n - 1}. Which is it?")
-    if links.lost is not None:
-        says = f"device {links.lost} sends again before its last piece was received"
-        raise keep_working(f"{where}, {says}. Where is that piece then?")
-    return list(got), links
+def _meets(other: tuple[int, str], at: int, key: tuple[int, str], slot: int) -> str:
+    """Which microbatches of two actions want the device in the same slot, and a question."""
+    later = (slot - at) // PERIOD
+    if later == 0:
+        return f"{_named(other)} is there already. Which slot is next?"
+    one, two = (
+        f"{_named(other)} of microbatch {max(later, 0)}",
+        f"{_named(key)} of microbatch {max(-later, 0)}",
+    )
+    return f"In slot {max(slot, at)} {one} meets {two}. Which slot is free for every microbatch?"
 
 
-def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
-    """Who has been left out of a sum or counted twice, and a question; empty if nobody has."""
-    total = sum(TAG**k for k in range(n))
-    if all((each == total).all() for each in got):
-        return ""
-    if all(np.allclose(each, total / n) for each in got):
-        return "each device has the mean. Which of the two is needed, if each part counts by its samples?"
-    silent = next((k for k in range(n) if k not in links.sent), 0)
-    if links.sent and silent not in links.sent:
-        return f"device {silent} sends nothing. Who comes after it in the ring?"
-    rounds = len(links.sent.get(0, []))
-    if rounds >= n - 1 and (question := _short_piece(links, n)):
-        return question
-    for k, each in enumerate(got):
-        for at, value in enumerate(each.tolist()):
-            if value == total:
-                continue
-            counts = _decoded(value, n)
-            if counts is None:
-                return f"number {at} of device {k} is no sum of the devices' numbers. What was done to it?"
-            return f"number {at} of device {k} holds {_what_it_holds(counts, rounds)}"
-    return ""
+@build("stamped")
+def stamped(answer: Callable) -> Reply:
+    """Check ``answer(strand, M, period)``: a strand for each microbatch, ``period`` slots apart."""
+    strands = [(_a_strand(K, period), M, period) for K, M, period in HIDDEN_STAMPS]
+    for strand, M, period in [*strands, (answers.v_strand(3), 4, PERIOD)]:
+        wanted = answers.stamped(strand, M, period)
+        where = f"with a V of {len(strand)} devices, M = {M}, period {period}"
+        rows = rows_from(answer, strand, M, period, wanted=wanted, where=where)
+        for k, (row, slots) in enumerate(zip(rows, strand, strict=True)):
+            _wrong_order(row, k, slots, period, where)
+    return correct(f"every slot in its place, at {len(strands) + 1} sizes that are not on this page")
 
 
-def _short_piece(links: CountedLinks, n: int) -> str:
-    """A question about the first piece sent on that holds fewer devices than there have been rounds."""
-    for turn in range(1, n):
-        for k in range(n):
-            piece = [*links.pieces.get(k, []), *[np.empty(0)] * n][turn - 1]
-            counts = _decoded(float(piece[0]), n) if piece.size else None
-            if counts and max(counts) == 1 and sum(counts) < turn:
-                there = listed(device for device, count in enumerate(counts) if count)
-                says = f"in round {turn} device {k} sends a piece that holds only what device {there} had"
-                return f"{says}. Which piece has it just added to?"
-    return ""
+def _a_strand(K: int, period: int) -> list[dict[tuple[int, str], int]]:
+    """A V with its turn in the middle and W much later; no two actions of a device share a slot."""
+    strand = []
+    for k in range(K):
+        slots: dict = {}
+        for s in (2 * K - 1 - k, k):  # not in the order of their slots
+            slots |= {(s, "W"): 9 * K - s, (s, "I"): 4 * K - 1 - s, (s, "F"): s}
+        taken: set[int] = set()
+        for action, slot in sorted(slots.items(), key=lambda item: item[1]):
+            while slot % period in taken:
+                slot += 1
+            taken.add(slot % period)
+            slots[action] = slot
+        strand.append(slots)
+    return strand
 
 
-def _what_it_holds(counts: list[int], rounds: int) -> str:
-    """Whose numbers a sum holds, and a question about what went wrong."""
-    n, there = len(counts), [k for k, count in enumerate(counts) if count]
-    if max(counts) > 1:
-        twice = counts.index(max(counts))
-        says = f"that of device {twice} {max(counts)} times"
-        if len(there) == 1:
-            return f"{says}, and no other. From whom does it receive?"
-        return f"{says}. In which rounds is what arrives added, and in which is it kept?"
-    says = f"that of device {there[0]} only" if len(there) == 1 else f"those of devices {listed(there)} only"
-    if not rounds:
-        return f"{says}, and nothing has been sent. How do the others get there?"
-    return f"{says}, after {rounds} rounds. {_which_round(rounds, n)}"
-
-
-def _which_round(rounds: int, n: int) -> str:
-    if rounds == n - 1:
-        return "Some device has that sum by now. How does it get to all the others?"
-    if rounds < 2 * (n - 1):
-        return "How often must a piece move until all have been added, and how often until all have the sum?"
-    return f"After round {n - 1}, who has the whole sum of that piece, and does it send that next?"
-
-
-def _decoded(value: float, n: int) -> list[int] | None:
-    """How often each device's number is in a sum of powers of ``TAG``; None if it is no such sum."""
-    if not 0 < value < TAG**n or value != int(value):
-        return None
-    return [int(value) // int(TAG) ** k % int(TAG) for k in range(n)]
-
-
-def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
-    whole = sum(vectors)
-    for k, each in enumerate(got):
-        wrong = np.flatnonzero(abs(each - whole) > 1e-9)
-        if len(wrong):
-            at = int(wrong[0])
-            others = np.flatnonzero(abs(whole - each[at]) < 1e-9)
-            if len(others):
-                says = f"number {at} of device {k} is what number {int(others[0])} should be"
-                return f"{says}. Where do the pieces of a vector belong?"
-            says = f"number {at} of device {k} sums what stood at different places"
-            return f"{says}. To which of its own pieces does a device add the one that arrives?"
-    return ""
-
-
-def _wrong_bytes(where: str, links: CountedLinks, n: int, length: int) -> None:
-    """Raise what is wrong with how much was sent, while all the sums are right."""
-    whole, sent = 8 * length, [links.of(k) for k in range(n)]
-    due = 2 * (n - 1) * whole  # every piece goes to n - 1 devices twice
-    most = 2 * (whole - 8 * (length // n))  # all pieces but one, twice
-    if not sum(sent) and due:
-        raise keep_working(
-            f"{where} all have the sum, and nothing was sent. How does device 0 know the rest?"
-        )
-    if sum(sent) < due:
-        says = f"{where} the sums are right, but all together send {sum(sent)} bytes"
-        raise keep_working(f"{says}. Which numbers of another device did one use without receiving them?")
-    if max(sent) > most:
-        k = sent.index(max(sent))
-        says = f"{where} the sums are right, but device {k} sends {sent[k]} bytes, and has {whole}"
-        if len({*sent}) > 1 and n > 2:
-            raise almost(f"{says}. Which devices send little meanwhile?")
-        largest = max(links.sent[k])
-        if largest > 8 * -(-length // n):
-            raise almost(f"{says}. It sends {largest} in one round: how much need it be?")
-        raise almost(f"{says}, in {len(links.sent[k])} rounds. Which of them does nobody need?")
-
-
-def _unequal(got: list[np.ndarray], where: str) -> str:
-    for k, each in enumerate(got):
-        if not np.array_equal(each, got[0]):
-            return (
-                f"{where} the sums are right, but those of devices 0 and {k} differ in the last digits. "
-                "Is each piece summed once, and then copied?"
-            )
-    return ""
-
-
-@exercise("write shares in this cell, and run it again")
-def shares(answer: Callable | None) -> Reply:
-    """Check ``answer(samples, speeds)``: each device's samples, so that the last is done soonest."""
-    for samples, speeds in HIDDEN_SPEEDS:
-        where = f"for {samples} samples and speeds {listed(speeds)}"
-        got = result_of(answer, samples, list(speeds), where=where)
-        if not isinstance(got, list | tuple | np.ndarray) or len(got) != len(speeds):
-            return keep_working(
-                f"{where} it gives {got!r}. How many samples does each device get, as a list?"
-            )
-        if question := _no_shares(list(got), samples):
-            return keep_working(f"{where} it gives {listed(got)}. {question}")
-        _too_long(where, list(map(int, got)), samples, speeds)
-    return correct(f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
-
-
-def _no_shares(got: list, samples: int) -> str:
-    if not all(map(is_whole, got)):
-        return "Who works on a part of a sample?"
-    if min(got) < 0:
-        return "What is a share below 0?"
-    if sum(got) != samples:
-        return (
-            f"These are {sum(got)} samples. What becomes of {'the rest' if sum(got) < samples else 'that'}?"
-        )
-    return ""
-
-
-def _too_long(where: str, got: list[int], samples: int, speeds: Sequence[Real]) -> None:
-    best = best_shares(samples, speeds)
-    takes = [Fraction(count) / Fraction(speed) for count, speed in zip(got, speeds, strict=True)]
-    least = max(Fraction(count) / Fraction(speed) for count, speed in zip(best, speeds, strict=True))
-    if max(takes) == least:
-        return
-    last = takes.index(max(takes))
-    says = f"{where} it gives {listed(got)}. Device {last} takes {written(takes[last])}"
-    says = f"{says} for its {got[last]}, and with other shares all are done after {written(least)}"
-    if max(got) - min(got) <= 1 and len({*speeds}) > 1:
-        raise keep_working(f"{says}. Where do you look at the speeds?")
-    if all(abs(one - other) <= 1 for one, other in zip(got, best, strict=True)):
-        raise almost(f"{says}. After rounding, who should get one more, and who one less?")
-    both = list(zip(got, speeds, strict=True))
-    if any(one < other and fast > slow for one, fast in both for other, slow in both):
-        raise keep_working(f"{says}. Who should get the most?")
-    raise keep_working(f"{says}. How long does each device take for its share?")
+def _wrong_order(row: list[Step], k: int, slots: Slots, period: int, where: str) -> None:
+    """Raise which two actions of a row stand the wrong way round. Two in one slot may stand either way."""
+    at = [slots[s, kind] + m * period for s, kind, m in row]
+    for n, (first, then) in enumerate(pairwise(at)):
+        if first > then:
+            its = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in slots.items())
+            pair = f"{spelled(row[n])} comes before {spelled(row[n + 1])}"
+            said = f"device {k} has microbatch 0 in the slots {its}, and on your row {pair}"
+            raise keep_working(f"{where}: {said}. In which slot is each of the two?")

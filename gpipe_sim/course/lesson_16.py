@@ -1,250 +1,294 @@
-"""Lesson 16: plan a real model, end to end."""
+"""Lesson 16: Transformers and giants, in bytes."""
 
-from collections.abc import Callable, Iterable, Sequence
-from math import inf, isclose, isfinite
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import combinations
+from math import isfinite
+from typing import NamedTuple
 
+import numpy as np
+
+from gpipe_sim.core.losses import mse
+from gpipe_sim.core.meta_array import MetaArray
+from gpipe_sim.core.split import split
+from gpipe_sim.course.attended import mix_and_shares, mixed_samples, wrong_mix, wrong_shares
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, simulated, sizes
-from gpipe_sim.course.jobs import number_of_plans as number_of_plans  # which the lesson calls
-from gpipe_sim.course.reply import (
-    Reply,
-    almost,
-    correct,
-    is_number,
-    keep_working,
-)
+from gpipe_sim.course.reply import Reply, almost, apart, correct, is_number, keep_working, listed
+from gpipe_sim.course.trained import stored as trained  # noqa: F401 (which the lesson calls)
+from gpipe_sim.errors import Real
+from gpipe_sim.memory.profile import Size
+from gpipe_sim.memory.shape_inference import profile
+from gpipe_sim.transformers.blocks import TransformerBlock
 
-NOTHING = "you give nothing back. What should come after return?"
-#: What natural wrong guesses at the plans of 16 devices and 64 samples would be.
-HOW_MANY = {
-    5: "That is how many shapes there are. Into how many microbatches can each cut its share?",
-    7: "That is how many ways there are to cut 64 samples. How many K are there, and what does a copy get?",
-    20: "Into how many microbatches can 4 samples be cut? One is a number, too.",
-    30: "How many samples has each of two copies, and into how many microbatches can these be cut?",
-    35: "That cuts 64 samples for every K. With K = 1 each of 16 copies has only 4 of them.",
-    64: "Microbatches have to be equal. Which numbers divide each copy's share?",
-    124: "That takes every number up to each copy's share. Which of them make equal microbatches?",
-    320: "That is 64 for each K. Which numbers divide each copy's share?",
+#: samples, places, features, heads: where attention is tried
+HIDDEN_SHAPES = ((3, 5, 12, 4), (10, 4, 8, 2), (2, 7, 6, 1))
+#: places, features, heads: where a block's bytes are asked
+HIDDEN_BLOCKS = ((6, 20, 5), (96, 64, 2), (1024, 1600, 25), (10, 48, 12))
+
+#: What natural wrong guesses at the GB that GPT-3's block keeps of a text twice as long would be.
+TWICE_AS_LONG = {
+    2.87: "That is the text of 2,048 places. Which arrays have a row for each place?",
+    5.74: "That doubles all of it. Which tables have a row and a column for each place?",
+    8.05: "Those are the tables of s x s alone. What else is kept of each place?",
+    11.48: "That takes all of it four times. Which arrays have one row for each place?",
 }
-#: What natural wrong guesses at the devices of a pipeline, if there is room for 40 kB, would be.
-WHERE_IT_FITS = {
-    1: "Weights, gradients and Adam's averages of 16 layers take 36,864 bytes. And what else is there?",
-    4: "It fits. Does a pipeline of 2 fit, too?",
-    8: "It fits. Which shorter ones do, and which are faster?",
-    16: "It holds the least, and takes the longest of the five. Which shorter ones fit, too?",
+#: What natural wrong guesses at how many times as many bytes the core frees for each FLOP would be.
+RATES = {
+    1 / 101.05: "That is the network's rate over the core's. Which of the two is larger?",
+    4.21: "That is how many times as many bytes. How many FLOPs does each of the two take?",
+    24: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
+    96: "That is how many heads there are. What are the two rates, as fractions?",
+    202.1: "That runs one product of the core, and both of the network. What does each part run?",
 }
-#: What natural wrong guesses at the percent by which slow links make BERT-large's best step longer would be.
-SLOW_LINKS = {
-    10: "Sums are ten times as slow if they cross. Where are the copies of a stage?",
-    30: "Sums are ten times as slow if they cross. Where are the copies of a stage?",
-    300: "That is about what becomes of 16 copies. Where are the copies of a stage here?",
-    900: "That is if all of the step went over these links. What does, and how long did it take?",
+#: What natural wrong guesses at the GB of activations on the first of 48 devices would be.
+SIX_TIMES_THE_DEVICES = {
+    5.74: "That is one microbatch: two blocks of 2.87 GB. How many are in flight on device 0?",
+    45.9: "That is a sixth, as there are a sixth of the blocks. How many microbatches are in flight now?",
+    1652.5: "That is six times as much, for six times the microbatches. How many blocks has each here?",
 }
-#: What natural wrong guesses at the fewest devices of 80 GB that hold GPT-3 would be.
-FEWEST = {
-    35: "35 of them have 2.80 TB, and that is a little too little. And can a block be cut in two?",
-    36: "That is 2.80 TB over 80 GB, rounded up. But can a block be cut in two?",
-    32: "That is three blocks for each device. How many bytes are that?",
-    49: "Embedding and last layer take 10 GB each. Is there room for one beside two blocks?",
-    50: "Embedding and last layer take 10 GB each. Is there room for one beside two blocks?",
-    96: "That is one block for each device. How many fit?",
-    100: "That is one layer for each device. How many blocks fit?",
+#: What natural wrong guesses at how many times the FLOPs the rule recomputes would be.
+CHEAPEST_FIRST = {
+    0.75: "That is q, k and v over the core. Is half of the bytes free after the first of them?",
+    1: "Which part does the rule take first, and how many bytes does that free?",
+    3.75: "Those are all three. How many bytes are free before the last?",
 }
-#: What wrong answers to the first claim overlook.
-ROOMY = {
-    "1F1B": "It holds less. But what does a device of 1F1B wait for in each round, if messages take time?",
-    "equal": "As long as messages take no time. Which of the two waits for a round trip in each round?",
-}
-#: What natural wrong guesses at the devices of the best pipeline of 32 layers would be.
-MANY_LAYERS = {
-    2: "Does the whole model fit on a device? Then what would two stages gain?",
-    4: "That was the best where a device has room for 20 kB. What is different here?",
-    8: "Does the whole model fit on a device? And how long do the first and the last stage wait?",
-    16: "Two layers on each device: there is little to hold, and much to wait. Does it have to?",
-    32: "There are only 16 devices. And does the model have to be cut at all?",
+#: What natural wrong guesses at the places where the core is half of the work would be.
+HALF_THE_WORK = {
+    2048: "That is GPT-3's text. What are 4s²h and 24sh² there?",
+    12288: "That is s = h. Which of 4s²h and 24sh² is larger there?",
+    147456: "That sets 2s²h to 24sh², for one product. How many has the core?",
+    294912: "That sets s²h to 24sh². How many FLOPs does the core take?",
 }
 
 
-#: 1 and 7 devices, layers and shares that do not divide, no room, no latency, large start-ups.
-HIDDEN_JOBS = (
-    Job(4, 8, 12, 0.5, 1, 64, 32, 128, 16, 1200),
-    Job(6, 12, 18, 1, 0.25, 100, 40, 160, 24, 1500),
-    Job(8, 12, 16, 0, 0, 16, 64, 256, 8, inf),
-    Job(1, 3, 6, 2, 1, 10, 8, 32, 4, 200),
-    Job(6, 4, 12, 0.25, 0.5, 32, 16, 64, 32, inf),
-    Job(4, 4, 8, 3, 1, 8, 100, 400, 100, 1200),
-    Job(7, 14, 21, 0.5, 1, 32, 16, 64, 12, inf),
-    Job(4, 8, 8, 1, 1, 32, 16, 64, 64, 10),
-    Job(6, 12, 16, 1, 0.25, 100, 40, 160, 24, 1500),  # three copies cannot share 16 samples
+def core_share(places: int, features: int) -> float:
+    """The share of a block's FLOPs that the core takes: its products are those without weights."""
+    block, x = TransformerBlock(features, 1, rng=None), MetaArray((1, places, features), np.float16)
+    return 1 - block.weight_flops(x) / block.flops(x)
+
+
+def half_the_work(features: int) -> int:
+    """From how many places on the core takes half of a block's FLOPs, found by trying."""
+    return bisect_left(range(100 * features), 0.5, lo=1, key=lambda places: core_share(places, features))
+
+
+#: What a block in front of whose parts a LayerNorm stands saves, in this order.
+SAVED = (
+    *("normalised", "1/std", "input of Linear", "q, k, v", "shares", "dropout's mask", "shares after it"),
+    *("input of Linear", "dropout's mask"),
+    *("normalised", "1/std", "input of Linear", "input of GELU", "input of Linear", "dropout's mask"),
 )
 
 
-@build("plans_that_fit")
-def plans_that_fit(answer: Callable) -> Reply:
-    """Check ``answer(job)``: (time, bytes, K, R, M) of every 1F1B that fits, fastest first."""
-    given = []
-    for job in HIDDEN_JOBS:
-        given.append(_plans(called(answer, job, where=_where(job)), _where(job)))
-    every = list(zip(HIDDEN_JOBS, given, strict=True))
-    for ask in (_sizes, _times, _bytes, _fits, _order):
-        for job, plans in every:
-            ask(job, plans, every)
-    return correct(f"all plans of {len(HIDDEN_JOBS)} jobs, with the times and the bytes of simulated steps")
+def account(saved: Sequence[int], s: int, h: int, a: int) -> str:
+    """A line for each array that a block saves, with its bytes, and these as a multiple of sh, as² or s."""
+    units = {"as²": a * s * s, "sh": s * h, "s": s}
+    lines = []
+    for name, size in zip(SAVED, saved, strict=True):
+        unit = next(unit for unit, each in units.items() if size % each == 0 and size // each < 10)
+        lines.append(f"{name:<16}{size / 1e6:>8.1f} MB  {size // units[unit]}{unit}")
+    return "\n".join(lines)
 
 
-def _where(job: Job) -> str:
-    return f"with {job.devices} devices, {job.layers} layers and {job.samples} samples"
-
-
-Given = list[Plan]
-Every = list[tuple[Job, Given]]
-
-
-def _plans(got: object, where: str) -> Given:
-    """The plans that a student's function gives; raises a Reply to anything else."""
-    if got is None:
-        raise keep_working(f"{where} {NOTHING}")
-    if not isinstance(got, list | tuple):
-        raise keep_working(f"{where} you give {got!r}; it should be a list of plans")
-    for plan in got:
-        said = f"{where} a plan of yours is {plan!r}"
-        if not isinstance(plan, list | tuple) or len(plan) != 5 or not all(map(is_number, plan)):
-            raise keep_working(f"{said}. Which five numbers should it have?")
-        if not all(map(isfinite, plan[:2])):
-            raise keep_working(f"{said}. Which line makes that?")
-        if not all(isfinite(each) and each == int(each) for each in plan[2:]):
-            raise keep_working(f"{said}. Where are its K, R and M? They come last, and are whole")
-    return [Plan(float(time), float(held), *map(int, rest)) for time, held, *rest in got]
-
-
-def _sizes(job: Job, plans: Given, every: Every) -> None:
-    """Raise a reply to sizes that there are not, or twice."""
-    seen: set[tuple[int, int, int]] = set()
-    for *_, k, r, m in plans:
-        if min(k, r, m) < 1 or k * r != job.devices:
-            raise keep_working(f"{_where(job)} you have K = {k} and R = {r}. How many devices are that?")
-        if job.layers % k:
-            raise keep_working(f"{_where(job)} you have K = {k}. How many layers has each stage?")
-        if job.samples % r or (job.samples // r) % m:
-            raise keep_working(
-                f"{_where(job)} you have R = {r} and M = {m}. How many samples has each microbatch?"
-            )
-        if (k, r, m) in seen:
-            raise almost(f"{_where(job)} K = {k}, R = {r}, M = {m} is there twice. Which loop repeats it?")
-        seen.add((k, r, m))
-
-
-def _by_size(job: Job) -> dict[tuple[int, int, int], Plan]:
-    return {each: simulated(job, *each) for each in sizes(job)}
-
-
-def _times(job: Job, plans: Given, every: Every) -> None:
-    _compared(job, plans, every, 0, mistaken_times, "a step takes")
-
-
-def _bytes(job: Job, plans: Given, every: Every) -> None:
-    _compared(job, plans, every, 1, mistaken_bytes, "the first device holds")
-
-
-def _compared(job: Job, plans: Given, every: Every, i: int, mistaken: Callable, what: str) -> None:
-    right = _by_size(job)
-    for plan in plans:
-        size = plan[2:]
-        if not isclose(plan[i], right[size][i], rel_tol=1e-9, abs_tol=1e-9):
-            number = "K = {}, R = {}, M = {}".format(*size)
-            said = f"{_where(job)}, {number}: you say {what} {plan[i]:g}, and it is {right[size][i]:g}"
-            known = next((ask for ask in mistaken(job, *size) if _are(every, i, mistaken, ask)), None)
-            raise almost(f"{said}. {known}") if known else keep_working(f"{said}. What is it made of?")
-
-
-def _are(every: Every, i: int, mistaken: Callable, ask: str) -> bool:
-    return all(
-        isclose(plan[i], mistaken(job, *plan[2:])[ask], rel_tol=1e-9, abs_tol=1e-9)
-        for job, plans in every
-        for plan in plans
+@build("attention")
+def attention(answer: Callable) -> Reply:
+    """Check ``answer(q, k, v, heads)``: the mix of the values, and the shares of every head."""
+    for b, s, h, heads in HIDDEN_SHAPES:
+        arrays = np.random.default_rng(b).normal(size=(3, b, s, h))
+        where = f"with {b} samples, {s} places, {h} features and {heads} head{'s' * (heads > 1)}"
+        given = mix_and_shares(answer, arrays, heads, where)
+        if wrong := mixed_samples(answer, given, arrays, heads) or wrong_shares(given[1], arrays, heads):
+            return keep_working(f"{where}, {wrong}")
+        if wrong := wrong_mix(given[0], arrays, heads):
+            return almost(f"{where} the shares are right, but {wrong}")
+    return correct(
+        "the mix and the shares of every sample and head, at three sizes. Which of the two grows with s²?"
     )
 
 
-def _fits(job: Job, plans: Given, every: Every) -> None:
-    right, there = _by_size(job), {plan[2:] for plan in plans}
-    for size, plan in right.items():
-        said = "{}, K = {}, R = {}, M = {} holds {:g}".format(_where(job), *size, plan.held)
-        room = f"and there is room for {job.room:g}"
-        if plan.held > job.room and size in there:
-            raise almost(f"{said}, {room}. Does it fit?")
-        if plan.held == job.room and size not in there:
-            raise almost(f"{said}, {room}. Does it fit?")
-        if plan.held <= job.room and size not in there:
-            raise almost(f"{said}, {room}. It is not in your list: which line leaves it out?")
+class Shape(NamedTuple):
+    """The arguments of the student's function."""
+
+    places: int
+    features: int
+    heads: int
+
+    def __str__(self) -> str:
+        return f"for s = {self.places}, h = {self.features}, a = {self.heads}"
 
 
-def _order(job: Job, plans: Given, every: Every) -> None:
-    times = [plan[0] for plan in plans]
-    if times == sorted(times):
-        return
-    ways = {"the smallest K first": 2, "what holds least first": 1}
-    by = [way for way, i in ways.items() if [p[i] for p in plans] == sorted(p[i] for p in plans)]
-    raise almost(f"{_where(job)} you have {by[0] if by else 'another order'}. Which should come first?")
+@build("block_bytes")
+def block_bytes(answer: Callable) -> Reply:
+    """Check ``answer(s, h, a)``: what a TransformerBlock saves of one sample, with dropout, in bytes."""
+    shapes, given = [Shape(*each) for each in HIDDEN_BLOCKS], []
+    for shape in shapes:
+        got = called(answer, *shape)
+        if not is_number(got) or not isfinite(got):
+            return keep_working(f"{shape} you say {got!r}; it should be a number of bytes")
+        given.append(got)
+    measured = [saved_bytes(*shape) for shape in shapes]
+    if given == measured:
+        return correct("as many bytes as the library's block would save, at four sizes")
+    if question := _in_another_unit(given, measured):
+        return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
+    errors = [(got - right, shape) for got, right, shape in zip(given, measured, shapes, strict=True)]
+    for terms, question in MISTAKES.items():
+        if all(apart(error, off_by(terms, *shape)) < 0.5 for error, shape in errors):
+            return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
+    wrong = next(i for i in range(len(given)) if given[i] != measured[i])
+    off = _off(shapes[wrong], given[wrong], measured[wrong])
+    return keep_working(f"{off}. {_which_part(shapes, given, measured)}")
 
 
-#: Lists of plans, (time, bytes, name): one, ties in time or bytes or both, a late one that is small.
-HIDDEN_PLANS: tuple[tuple[tuple[int, int, str], ...], ...] = (
-    ((5, 9, "a"), (6, 4, "b"), (7, 6, "c"), (8, 3, "d"), (9, 3, "e")),
-    ((5, 9, "a"),),
-    ((8, 3, "a"), (5, 9, "b"), (7, 6, "c"), (6, 4, "d")),
-    ((4, 8, "a"), (4, 7, "b"), (4, 9, "c"), (6, 7, "d"), (7, 5, "e")),
-    ((3, 5, "a"), (3, 5, "b"), (4, 5, "c"), (5, 2, "d")),
-    ((9, 1, "a"), (1, 9, "b"), (5, 5, "c"), (6, 6, "d"), (2, 8, "e"), (8, 8, "f")),
-    (),
+@cache
+def saved_bytes(places: int, features: int, heads: int) -> int:
+    """What a block in 2-byte numbers saves of one sample, by its profile."""
+    block = TransformerBlock(features, heads, dropout=0.1, rng=None, dtype=np.float16)
+    sample = MetaArray((1, places, features), np.float16)
+    saved = profile(split([block], stages=1), (sample, sample), mse).stages[0][0].saved
+    return sum(array.of(1) for array in saved if isinstance(array, Size))
+
+
+def _off(shape: Shape, got: Real, measured: int) -> str:
+    return f"{shape} you say {got:,.10g} bytes, and the library's block saves {measured:,}"
+
+
+#: By how many sh, as², s² and s bytes a mistake is off, and the question that it calls for.
+MISTAKES = {
+    (0, 0, 0, -4): "4s are missing: what does a LayerNorm keep of each place?",
+    (2, 1, 0, 0): "That gives what dropout keeps 2 bytes for each entry. How many does yes or no take?",
+    (-2, -3, 0, 0): ("That leaves dropout out. What does it keep, and which array is another one behind it?"),
+    (0, -5, 5, 0): "That is right for one head. How many tables of s x s does each sample have?",
+    (0, 2, 0, 0): "That has 7as². Which table of s x s does no backward read: the scores, or the shares?",
+    (0, -2, 0, 0): "That has 3as². Softmax and the mix read two different tables. Which?",
+    (0, -1, 0, 0): "That has 4as². There is dropout on the shares, too. What does it keep?",
+    (-12, 0, 0, 0): "That has 12sh too few. How wide is the middle of the network, which two layers read?",
+    (-8, 0, 0, 0): (
+        "That has 8sh too few. The GELU and the second linear layer each save an input. Are they the same?"
+    ),
+    (-4, 0, 0, 0): (
+        "That has 4sh too few. A LayerNorm's weights scale what it saved: is its output the same array? And "
+        "how many arrays of s x h go into the core?"
+    ),
+    (-2, 0, 0, 0): (
+        "That has 2sh too few. Each of two Dropouts, and each of two LayerNorms: what do they keep?"
+    ),
+    (2, 0, 0, 0): "That has 2sh too many. Which array did you count that no backward reads?",
+    (4, 0, 0, 0): (
+        "That has 4sh too many. Do q, k and v come from one input or three? And what does a sum save?"
+    ),
+}
+
+
+def off_by(terms: Sequence[int], s: int, h: int, a: int) -> int:
+    """So many sh, as², s² and s."""
+    return sum(n * size for n, size in zip(terms, (s * h, a * s * s, s * s, s), strict=True))
+
+
+#: How many of another unit a byte is, and the question that it calls for.
+UNITS = {
+    0.5: "That is how many 2-byte numbers it would be. How many bytes?",
+    2: "How many bytes does a number take here?",
+    **dict.fromkeys((1 / 1000, 1 / 1024, 1e-6, 1 / 2**20, 1e-9, 1 / 2**30), "Is that in bytes?"),
+}
+
+
+def _in_another_unit(given: Sequence[Real], measured: Sequence[int]) -> str:
+    """The question for what is right in another unit; empty if it is not."""
+    rates = [got / each for got, each in zip(given, measured, strict=True)]
+    near = (says for unit, says in UNITS.items() if all(abs(rate / unit - 1) < 1e-3 for rate in rates))
+    return next(near, "")
+
+
+def _which_part(shapes: Sequence[Shape], given: Sequence[Real], measured: Sequence[int]) -> str:
+    """Which of sh, as² and s it is that the student has another number of."""
+    terms = np.array([(s * h, a * s * s, s) for s, h, a in shapes], float)
+    off = np.array([float(got) for got in given]) - np.array(measured, float)
+    found, *_ = np.linalg.lstsq(terms, off, rcond=None)
+    whole = np.allclose(terms @ found, off, rtol=1e-6, atol=1e-3)
+    if not whole or (abs(found) > 1e-3).all():  # all three terms would be the answer
+        return "Which arrays have a row for each place, and which one for each pair of places?"
+    parts = [
+        f"{abs(n):.3g}{name} too {'many' if n > 0 else 'few'}"
+        for n, name in zip(found, ("sh", "as²", "s"), strict=True)
+        if abs(n) > 1e-3
+    ]
+    return f"That is {' and '.join(parts)}. Which arrays make that up?"
+
+
+class Part(NamedTuple):
+    """A part of a model: the bytes that go if it is computed again, and the FLOPs of that."""
+
+    name: str
+    frees: int
+    flops: int
+
+
+#: (parts, bytes to free), each another trap: the cheapest first, the most bytes first, the best ratio first
+HIDDEN_PARTS = (
+    ((("a", 10, 1), ("b", 12, 2), ("c", 90, 6)), 90),
+    ((("a", 30, 10), ("b", 100, 90), ("c", 40, 12), ("d", 60, 20)), 100),
+    ((("a", 60, 10), ("b", 50, 15), ("c", 100, 24)), 110),
+    ((("norm", 4, 1), ("core", 160, 16), ("network", 32, 64), ("qkv", 12, 24)), 164),
+    ((("a", 5, 7), ("b", 8, 3)), 0),
+    ((("a", 7, 5), ("b", 7, 5), ("c", 14, 11)), 14),
+    ((("a", 3, 4), ("b", 9, 9), ("c", 6, 2), ("d", 1, 8)), 19),
 )
 
 
-def kept(plans: Sequence[tuple]) -> list[tuple]:
-    """Those that no other beats."""
-    return [plan for plan in plans if not any(beats(other, plan) for other in plans)]
+@exercise("write to_recompute in this cell, and run it again")
+def to_recompute(answer: Callable | None) -> Reply:
+    """Check ``answer(parts, bytes_to_free)``: the names of the parts that free it with the fewest FLOPs."""
+    for parts, goal in HIDDEN_PARTS:
+        named = {name: Part(name, frees, flops) for name, frees, flops in parts}
+        where = f"to free {goal} of {listed(f'{name} ({frees} for {flops})' for name, frees, flops in parts)}"
+        got = called(answer, [tuple(part) for part in named.values()], goal, where=where)
+        _what_is_not_cheapest(where, _chosen(where, got, named), list(named.values()), goal)
+    return correct(f"enough bytes for the fewest FLOPs, in {len(HIDDEN_PARTS)} models that are not shown")
 
 
-def beats(one: tuple, other: tuple) -> bool:
-    """Not worse in time and bytes, and better in one of them."""
-    return one[0] <= other[0] and one[1] <= other[1] and one[:2] != other[:2]
+def _chosen(where: str, got: object, named: dict[str, Part]) -> list[Part]:
+    """The parts that a student names; raises a Reply to anything else."""
+    if not isinstance(got, list | tuple | set | frozenset):
+        gives = "nothing" if got is None else repr(got)
+        raise keep_working(f"{where} you give {gives}; it should be a list of names")
+    for name in got:
+        if not isinstance(name, str) or name not in named:
+            says = f"you name {name!r}. Give the names only, such as {next(iter(named))!r}"
+            raise keep_working(f"{where} {says}: which ones?")
+    if len(set(got)) < len(got):
+        raise keep_working(f"{where} you name {listed(got)}. What does the second time free?")
+    return [named[name] for name in got]
 
 
-@exercise("write unbeaten in this cell, and run it again")
-def unbeaten(answer: Callable | None) -> Reply:
-    """Check ``answer(plans)``: those of the plans (time, bytes, name) that no other beats."""
-    given = []
-    for plans in HIDDEN_PLANS:
-        where = f"for {list(plans)}"
-        given.append(_out_of(plans, called(answer, list(plans), where=where), where))
-    for plans, got in zip(HIDDEN_PLANS, given, strict=True):
-        _what_is_beaten(plans, got)
-    return correct(f"in {len(HIDDEN_PLANS)} lists, all that no other plan beats, and none that one does")
+def _what_is_not_cheapest(where: str, chosen: list[Part], parts: list[Part], goal: int) -> None:
+    frees, flops = _total(chosen)
+    names = listed(part.name for part in chosen) or "nothing"
+    if frees < goal:
+        raise keep_working(f"{where} you recompute {names}, which frees {frees}. What else has to go?")
+    choices = (_total(some) for n in range(len(parts) + 1) for some in combinations(parts, n))
+    fewest = min(spent for freed, spent in choices if freed >= goal)
+    if flops == fewest:
+        return
+    said = f"{where} you recompute {names}: {flops} FLOPs, and {fewest} would do"
+    spare = [part for part in chosen if frees - part.frees >= goal]
+    if spare:
+        raise keep_working(f"{said}. What if {spare[0].name} is kept after all?")
+    if chosen == _taken(parts, goal, key=lambda part: -part.frees / part.flops):
+        raise almost(f"{said}. The best rate first is near. What did the last one free beyond the goal?")
+    raise keep_working(f"{said}. Which parts free more bytes for each FLOP?")
 
 
-def _out_of(plans: Sequence[tuple], got: object, where: str) -> list[tuple]:
-    """The plans that a student's function gives back; raises a Reply unless all are out of these."""
-    if got is None:
-        raise keep_working(f"{where} {NOTHING}")
-    if isinstance(got, str | dict) or not isinstance(got, Iterable):
-        raise keep_working(f"{where} you give {got!r}; it should be a list of plans")
-    for plan in got:
-        if not isinstance(plan, list | tuple) or tuple(plan) not in plans:
-            which = "which is none of them. Return whole plans, as they are in the list"
-            raise keep_working(f"{where} you give {plan!r}, {which}")
-    return [tuple(plan) for plan in got]
+def _total(parts: Sequence[Part]) -> tuple[int, int]:
+    return sum(part.frees for part in parts), sum(part.flops for part in parts)
 
 
-def _what_is_beaten(plans: Sequence[tuple], got: list[tuple]) -> None:
-    where, right = f"for {list(plans)}", kept(plans)
-    if twice := next((plan for plan in got if got.count(plan) > 1), None):
-        raise almost(f"{where} you give {twice} twice. When is it added again?")
-    for plan in got:
-        if other := next((other for other in plans if beats(other, plan)), None):
-            which = "faster" if other[0] < plan[0] else "as fast"
-            size = "smaller" if other[1] < plan[1] else "as small"
-            raise keep_working(f"{where} you keep {plan}. But {other} is {which} and {size}")
-    if missing := next((plan for plan in right if plan not in got), None):
-        if any(each[:2] == missing[:2] for each in got):
-            raise almost(f"{where} you leave out {missing}. Does another plan that is as good beat it?")
-        raise keep_working(f"{where} you leave out {missing}. Which plan beats it?")
+def _taken(parts: Sequence[Part], goal: int, key: Callable[[Part], float]) -> list[Part]:
+    """One after the other, until enough is freed."""
+    taken: list[Part] = []
+    for part in sorted(parts, key=key):
+        if _total(taken)[0] < goal:
+            taken.append(part)
+    return taken

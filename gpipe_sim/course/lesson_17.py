@@ -1,314 +1,328 @@
-"""Lesson 17: without a flush."""
+"""Lesson 17: data parallelism, pipelines, and both."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from math import ceil
+from fractions import Fraction
 
 import numpy as np
 
-from gpipe_sim.course import answers
+from gpipe_sim.core.timeline import number as written
+from gpipe_sim.course.answers import Links
 from gpipe_sim.course.build import build, exercise
-from gpipe_sim.course.called import called, result_of
-from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, mistaken, trained
-from gpipe_sim.course.one_device import is_array, shown
+from gpipe_sim.course.called import result_of
 from gpipe_sim.course.reply import (
-    NOTHING_BACK,
     Reply,
     almost,
     correct,
-    is_number,
     is_whole,
     keep_working,
     listed,
 )
-from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, rows_of, spelled
-from gpipe_sim.families import OneFOneB, PipeDream
-from gpipe_sim.families.derived import repeat, with_updates
-from gpipe_sim.streams.staleness import staleness
+from gpipe_sim.errors import Real
+from gpipe_sim.replicas.replicate import shares as best_shares
 
-#: What natural wrong guesses at the length of 56 microbatches, 4 devices, an update after each would be.
-NOBODY_WAITS = {
-    168: "That is without any waiting. When can device 3 begin, and when is device 0 done after it?",
-    180: "How many forwards does device 3 wait for, and how many backwards come after its last one?",
-    231: "That is with a flush after every eight. Does any device wait for an update here?",
-    672: "That is with a flush after each. Does any device wait for an update here?",
-    171: "When device 3 is done, who has still to do a backward?",
-    174: "Device 3 begins at 3. When it is done, who has still to do a backward?",
+#: Devices, and numbers in the vector of each: pieces that are equal, that are not, and some that are empty.
+HIDDEN_RINGS = ((4, 12), (2, 5), (3, 10), (6, 25), (5, 3), (1, 4))
+TAG = 8.0  #: to its power k is what device k has, in a run that tells who has been added, and how often
+#: What natural wrong guesses at how many times its own gradient each of 64 devices sends would be.
+TIMES_SENT = {
+    Fraction(63, 64): "That is one half of the rounds. What happens after each piece has been summed?",
+    1: "What does it have to send in the rounds that add, and what in the rounds that copy?",
+    1.5: "That is for 4 devices: 6 rounds of a quarter. How many rounds are there for 64, of how much?",
+    3: "Twice 1.5? With 64 devices, how many rounds are there, and how large is a piece?",
+    24: "That has pieces as large as those of 4 devices. Into how many does each of 64 cut its vector?",
+    31.5: "There are 126 rounds. How large is a piece if there are 64 of them?",
+    32: "How many rounds are there, and how large is a piece if there are 64 of them?",
+    63: "That is the whole vector to each of the others. How much of it goes in one round?",
+    64: "That is the whole vector to everybody. How much of it goes in one round?",
+    126: "There are 126 rounds. How much of its vector does a device send in each?",
 }
-#: What natural wrong guesses at w after six updates, at rate 1 with gradients one update old, would be.
-AFTER_SIX = {
-    0: "That is with fresh gradients. The second update subtracts the gradient at which w?",
-    -1: "Write down w after each update. Which w does the fourth one subtract?",
-    -2: "Write down w after each update. Which w does the fourth one subtract?",
-    -4: "Write down w after each update. Which w does the fourth one subtract?",
-    -5: "Each update subtracts an older w, but not always the first. Which one is the third to subtract?",
-    2: "Write down w after each update. Which w does the fourth one subtract?",
+#: What natural wrong guesses at two copies of 1F1B, 4 x 8, whose sums take 6 each would be.
+BOTH = {
+    33: "That is without any sum. When does stage 0 have its last gradient, and what comes after that?",
+    45: "That is two sums one after the other. Which stages' sums are left when the last backward ends?",
+    57: "That is four sums after the last backward. When are the gradients of stage 3 there?",
+    51: "That is three sums after the last backward. When are the gradients of stage 3 there?",
+    66: "That is one copy after the other. Which devices do they share?",
+    72: "That is one copy after the other. Which devices do they share?",
+    63: "That is twice as many microbatches in one pipeline. How many does each copy run?",
 }
-#: What natural wrong guesses at the updates that device 0 of 4 has done before its forward 8 would be.
-BEFORE_EIGHT = {
-    9: "How many microbatches are back by then? Some are still on their way.",
-    8: "That is how many microbatches are ahead of it. How many of them are back?",
-    7: "How many forwards does device 0 do before its first backward?",
-    6: "How many forwards does device 0 do before its first backward, the one of its first round included?",
-    4: "0B4 is indeed the last backward before it. How many are 0B0 to 0B4?",
-    3: "That is how many are on their way. How many have come back?",
-    2: "Look at your row of device 0. Which backward stands right before 0F8?",
-    0: "Has no gradient come back by then? Look at your row of device 0.",
+MESHES = ("16 x 1", "8 x 2", "4 x 4", "2 x 8", "1 x 16")  #: devices of a pipeline, and copies of it
+_WAITING = "How long does its last device wait for its first microbatch, and who waits at the end?"
+#: What a wrong answer to which mesh is shortest overlooks: while sums take no time, and when they do.
+WITHOUT_SUMS = dict.fromkeys(("16 x 1", "8 x 2", "2 x 8"), _WAITING)
+WITHOUT_SUMS["4 x 4"] = "All five do the same work. Which of them waits the least?"
+WITH_SUMS = {
+    "1 x 16": "It waits for nobody. How many rounds does its sum take, and how long is each?",
+    "2 x 8": "How many rounds does a sum over 8 take, and how much does it wait less than 16 x 1?",
+    "4 x 4": "How many rounds does a sum over 4 take, and how much does it wait less than 16 x 1?",
+    "8 x 2": "Two rounds more than 16 x 1. How long are they, and how much waiting do they save?",
 }
-#: What a wrong guess at whether stashing matters for two devices with a linear layer each overlooks.
-ONE_LINEAR = {
-    "different": "Device 0's backward does meet other weights. But what in it reads W, and for whom? And on "
-    "device 1, how many updates come between a forward and its backward?",
+#: What a wrong answer to which devices should be neighbours, for 40 bytes a stage, overlooks.
+NEIGHBOURS = {
+    "stages": "Then no message is slow. At most how long can 16 messages of 2 take, and how long the sum?",
 }
-#: What a wrong guess at where no stashing ends worse than stashing overlooks.
-WITHOUT_STASHING = {
-    "both": "On two devices, how many updates come between a forward and its backward? And on device 1?",
-    "neither": "On six devices, how many updates come between a forward of device 0 and its backward?",
-    "two": "Where do more updates come between a forward and its backward, on two devices or on six?",
+#: What natural wrong guesses at how many times a model's bytes pass device 0, of 16, would be.
+THROUGH = {
+    2: "That is one other device. How many are there?",
+    Fraction(15, 8): "That is what each sends in a ring. Here all goes through device 0.",
+    Fraction(15, 4): "That is what each sends and receives in a ring. Here all goes through device 0.",
+    15: "That is one way. What comes back?",
+    16: "How many others are there, and what goes in each direction?",
+    32: "Does device 0 send anything to itself?",
 }
-#: What a wrong guess at whether only old weights spare the bubble overlooks.
-MUST_ONE_CHOOSE = {
-    "true": "What fills the corners of a step of ZB-H2 in lesson 13, when the next one follows?",
+#: What natural wrong guesses at the step of 32 copies, after 342 with 16, would be.
+TWICE_THE_DEVICES = {
+    171: "That is half of everything. Which part of 342 is not computing?",
+    246: "Then the sum takes as long as before. How many rounds has a ring of 32?",
+    342: "Which part of it is computing, and how much of that has each of 32?",
+    396: "Then each round takes 5 still. How large is a piece now?",
+    406: "Then each round takes 5 still. How large is a piece now?",
 }
-#: devices, microbatches
-HIDDEN_STREAMS = ((3, 5), (4, 9), (1, 3), (5, 3), (2, 1), (6, 14))
-#: devices, microbatches to an update
-HIDDEN_UPDATES = tuple((K, every) for K in (1, 2, 3, 5, 6, 8) for every in (1, 2, 3, 4, 5, 7, 9))
+#: Samples, and the speed of each device: alike, one that is fast, one too slow for any, fractions, one alone.
+HIDDEN_SPEEDS = (
+    (10, (1, 1, 1, 1)),
+    (12, (2, 1, 1)),
+    (10, (2, 1, 1)),
+    (5, (10, 1)),
+    (7, (5, 2, 2)),
+    (64, (1, Fraction(1, 2), 1, Fraction(2, 3))),
+    (9, (1, 3, 2)),
+    (3, (4,)),
+)
 
 
-@build("delayed")
-def delayed(answer: Callable) -> Reply:
-    """Check ``answer(stages, batches, delays, rate)`` by the library's pipelines, trained on digits."""
-    found = [_trained_by(answer, trial) for trial in TRIALS]
-    if all(got.equals(trained(trial)) for got, trial in zip(found, TRIALS, strict=True)):
-        return correct(f"losses and weights to 1e-12, in {len(TRIALS)} trainings that are not on this page")
-    return _what_is_wrong_with_training(found)
+class CountedLinks(Links):
+    """The links of lesson 02, which note how many bytes each device sends."""
+
+    def __init__(self):
+        super().__init__()
+        self.sent: dict[object, list[int]] = {}  # by device: the bytes of each of its messages
+        self.pieces: dict[object, list[np.ndarray]] = {}
+        self.lost: object = None  # a device that sent again before its last message was received
+
+    def send(self, name: object, array: np.ndarray) -> None:
+        if name in self.arrays and self.lost is None:
+            self.lost = name
+        self.sent.setdefault(name, []).append(array.nbytes)
+        self.pieces.setdefault(name, []).append(array.copy())
+        super().send(name, array)
+
+    def receive(self, name: object) -> np.ndarray:
+        if isinstance(name, int) and name < 0:
+            raise IndexError(f"there is no device {name}")
+        return super().receive(name)
+
+    def of(self, device: int) -> int:
+        """The bytes that a device has sent."""
+        return sum(self.sent.get(device, []))
 
 
-def _trained_by(answer: Callable, trial: Trial) -> Trained:
-    where, stages = str(trial), trial.stages()
-    with np.errstate(all="ignore"):
-        got = result_of(
-            answer, stages, trial.batches(), list(trial.delays), trial.rate, where=where, copies=False
-        )
-    if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_number, got)):
-        asks = "Where do you keep the loss of each mini-batch?"
-        raise keep_working(f"{where} you return {shown(got)}; it should be a list of losses. {asks}")
-    if len(got) != trial.updates:
-        raise keep_working(f"{where} you return {len(got)} losses. How many mini-batches have one?")
-    for s, (stage, wanted) in enumerate(zip(stages, trial.stages(), strict=True)):
-        for name in "Wb":
-            if not is_array(stage.get(name)) or stage[name].shape != wanted[name].shape:
-                its = f"at the end stage {s} has {shown(stage.get(name))} for {name}"
-                raise keep_working(f"{where} {its}. Which array did it begin with?")
-    return Trained([float(loss) for loss in got], [(stage["W"], stage["b"]) for stage in stages])
-
-
-def _what_is_wrong_with_training(found: Sequence[Trained]) -> Reply:
-    pairs = list(zip(found, TRIALS, strict=True))
-    got, trial = next((got, trial) for got, trial in pairs if not got.equals(trained(trial)))
-    said = _first_difference(got, trial)
-    for question, habit in MISTAKES.items():
-        with np.errstate(all="ignore"):
-            if all(one.equals(mistaken(each, **habit)) for one, each in pairs):
-                return almost(f"{said} {question}")
-    asks = (
-        "Which version do you read there, and which one do you change? Does a line change an array in place?"
+@build("ring_sum")
+def ring_sum(answer: Callable) -> Reply:
+    """Check ``answer(vectors, links)``: the sum of the vectors on every device, by a ring."""
+    unequal = ""
+    for n, length in HIDDEN_RINGS:
+        where = f"with {n} devices and vectors of {length} numbers" if n > 1 else "with a single device"
+        tagged = [np.full(length, TAG**k) for k in range(n)]
+        got, links = _run(answer, tagged, where)
+        if question := _wrong_counts(got, links, n):
+            return keep_working(f"{where}, {question}")
+        vectors = list(np.random.default_rng(n).normal(size=(n, length)))
+        got, links = _run(answer, vectors, where)
+        if question := _wrong_places(got, vectors):
+            return keep_working(f"{where}, {question}")
+        _wrong_bytes(where, links, n, length)
+        unequal = unequal or _unequal(got, where)
+    if unequal:
+        return almost(unequal)
+    return correct(
+        f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes, from pieces that went around"
     )
-    return keep_working(f"{said} {asks}")
 
 
-def _first_difference(got: Trained, trial: Trial) -> str:
-    right = trained(trial)
-    if got.same_losses(right):
-        return f"{trial}, your losses are right, and your stages end with other weights."
-    t = next(t for t, (a, b) in enumerate(zip(got.losses, right.losses, strict=True)) if not _near(a, b))
-    read = listed(f"version {version} of stage {s}" for s, version in enumerate(trial.read(t)))
-    return (
-        f"{trial}: mini-batch {t} reads {read}, and its loss is {right.losses[t]:.4f}; yours is "
-        f"{got.losses[t]:.4g}."
-    )
+def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> tuple[list, CountedLinks]:
+    """What each device has at the end, as vectors, and the links; or raise what is wrong with its form."""
+    links = CountedLinks()
+    got = result_of(answer, vectors, links, where=where)
+    n, length = len(vectors), len(vectors[0])
+    if isinstance(got, np.ndarray) and got.shape == (n, length):
+        got = list(got)
+    if isinstance(got, np.ndarray):
+        raise keep_working(f"{where} it gives one vector. What does each of the devices have at the end?")
+    if not isinstance(got, list | tuple) or len(got) != n:
+        what = f"{len(got)} of them" if isinstance(got, list | tuple) else f"a {type(got).__name__}"
+        raise keep_working(f"{where} it gives {what}. What is a list with a vector of each device?")
+    if all(isinstance(each, list | tuple) for each in got):
+        raise keep_working(f"{where} each device has a list of pieces. How do these become a vector?")
+    for k, each in enumerate(got):
+        if not isinstance(each, np.ndarray) or each.dtype.kind != "f" or each.shape != (length,):
+            raise keep_working(f"{where} device {k} has {each!r}. Where are its {length} numbers?")
+    strange = next((name for name in links.sent if name not in range(n)), None)
+    if strange is not None:
+        raise keep_working(f"{where}, device {strange!r} sends, and devices are 0 to {n - 1}. Which is it?")
+    if links.lost is not None:
+        says = f"device {links.lost} sends again before its last piece was received"
+        raise keep_working(f"{where}, {says}. Where is that piece then?")
+    return list(got), links
 
 
-def _near(one: float, other: float) -> bool:
-    return abs(one - other) <= 1e-12 * max(1, abs(other))
-
-
-@build("stream_rows", "versions_seen")
-def stream(stream_rows: Callable, versions_seen: Callable) -> Reply:
-    """Check the rows of a stream with an update after each backward, and the versions that forwards see."""
-    if stream_rows is None:
-        return keep_working("versions_seen is there. Now write stream_rows")
-    for K, M in HIDDEN_STREAMS:
-        wanted, where = answers.stream_rows(K, M), f"with K = {K} and M = {M}"
-        rows = rows_from(stream_rows, K, M, wanted=wanted, where=where)
-        if rows != wanted:
-            k = first_other(rows, wanted)
-            return _what_is_wrong_with_row(rows[k], wanted[k], k, f"{where}, device {k}")
-    if versions_seen is None:
-        return almost(f"the rows are right at {len(HIDDEN_STREAMS)} sizes. Now write versions_seen")
-    _what_is_wrong_with_versions(versions_seen)
-    return correct("rows of streams of many sizes, and the versions on these and on rows with fewer updates")
-
-
-def _what_is_wrong_with_row(row: list[Step], wanted: list[Step], k: int, where: str) -> Reply:
-    yours, its = ([action for action in each if action[1] != "U"] for each in (row, wanted))
-    if yours != its:
-        ahead, due = ([kind for _, kind, _ in each].index("B") for each in (yours, its))
-        if ahead != due:
-            said = f"does {ahead} forward{'s' * (ahead != 1)} before its first backward"
-            return keep_working(f"{where} {said}. How many does 1F1B do there, its first round included?")
-        said = f"without its U, its row is {in_a_row(yours, most=8, end='.')}"
-        return keep_working(f"{where}: {said} In which order does 1F1B do its F and B?")
-    for m in range(len(its) // 2):
-        if row.index((k, "U", m)) < row.index((k, "B", m)):
-            return keep_working(f"{where}: {k}U{m} comes before {k}B{m}. What does an update subtract?")
-    n = first_other(row, wanted)
-    if all(kind == "U" for _, kind, _ in row[len(its) :]):
-        return almost(f"{where}: all updates come at the end. How soon may {k}U0 be done?")
-    said = f"after {spelled(row[n - 1])} comes {spelled(row[n])}"
-    update = wanted[n] if wanted[n][1] == "U" else row[n]
-    return almost(f"{where}: {said}. Right behind which action should {spelled(update)} stand?")
-
-
-@cache
-def _hidden_rows() -> tuple[list[Step], ...]:
-    """Rows of streams, rows with an update after several backwards, and rows with flushes."""
-    schedules = (PipeDream(3, 7), PipeDream(4, 12, every=3), PipeDream(2, 7, every=2))
-    flushed = repeat(with_updates(OneFOneB(3, 4)), 3)
-    rows = [row for schedule in (*schedules, flushed) for row in rows_of(schedule)]
-    return tuple([(s, str(kind), m) for s, kind, m in row] for row in rows)
-
-
-def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
-    given = []
-    for row in _hidden_rows():
-        where = f"for the row {in_a_row(row, most=14)}"
-        got = result_of(versions_seen, row, where=where)
-        if not isinstance(got, dict):
-            asks = "Which dict says the version for each microbatch?"
-            raise keep_working(f"{where} you return {shown(got)}. {asks}")
-        if wrong := _what_is_no_version(got, row):
-            raise keep_working(f"{where} {wrong}")
-        given.append(got)
-    for row, got in zip(_hidden_rows(), given, strict=True):
-        for m, version in answers.versions_seen(row).items():
-            if got[m] != version:
-                said = f"you say that {row[0][0]}F{m} sees version {got[m]!r}"
-                raise keep_working(f"for the row {in_a_row(row, most=14)} {said}. {_asked(given)}")
-
-
-def _what_is_no_version(got: dict, row: list[Step]) -> str:
-    """What keeps a dict from having a version of each microbatch; empty if nothing does."""
-    right = answers.versions_seen(row)
-    if extra := [m for m in got if m not in right]:
-        return f"your dict has {extra[0]!r}, and no forward is of that microbatch. What are its keys?"
-    if missing := [m for m in right if m not in got]:
-        return f"your dict says nothing of microbatch {missing[0]}. Which actions do you look at?"
-    if other := [m for m in got if not is_whole(got[m])]:
-        return f"your dict has {shown(got[other[0]])} for microbatch {other[0]}. How many updates is that?"
+def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
+    """Who has been left out of a sum or counted twice, and a question; empty if nobody has."""
+    total = sum(TAG**k for k in range(n))
+    if all((each == total).all() for each in got):
+        return ""
+    if all(np.allclose(each, total / n) for each in got):
+        return "each device has the mean. Which of the two is needed, if each part counts by its samples?"
+    silent = next((k for k in range(n) if k not in links.sent), 0)
+    if links.sent and silent not in links.sent:
+        return f"device {silent} sends nothing. Who comes after it in the ring?"
+    rounds = len(links.sent.get(0, []))
+    if rounds >= n - 1 and (question := _short_piece(links, n)):
+        return question
+    for k, each in enumerate(got):
+        for at, value in enumerate(each.tolist()):
+            if value == total:
+                continue
+            counts = _decoded(value, n)
+            if counts is None:
+                return f"number {at} of device {k} is no sum of the devices' numbers. What was done to it?"
+            return f"number {at} of device {k} holds {_what_it_holds(counts, rounds)}"
     return ""
 
 
-def _asked(given: Sequence[dict]) -> str:
-    """A question about what was counted, on all rows, instead of the updates before a forward."""
-    for question, count in SEEN.items():
-        if [count(row) for row in _hidden_rows()] == list(given):
-            return question
-    return "Which updates stand before it?"
+def _short_piece(links: CountedLinks, n: int) -> str:
+    """A question about the first piece sent on that holds fewer devices than there have been rounds."""
+    for turn in range(1, n):
+        for k in range(n):
+            piece = [*links.pieces.get(k, []), *[np.empty(0)] * n][turn - 1]
+            counts = _decoded(float(piece[0]), n) if piece.size else None
+            if counts and max(counts) == 1 and sum(counts) < turn:
+                there = listed(device for device, count in enumerate(counts) if count)
+                says = f"in round {turn} device {k} sends a piece that holds only what device {there} had"
+                return f"{says}. Which piece has it just added to?"
+    return ""
 
 
-def _counted(row: Sequence[Step], at: str, kinds: str) -> dict[int, int]:
-    """For each microbatch, how many actions of these kinds stand before the one of the kind ``at``."""
-    seen, count = {}, 0
-    for _, kind, m in row:
-        if kind == at:
-            seen[m] = count
-        count += kind in kinds
-    return seen
+def _what_it_holds(counts: list[int], rounds: int) -> str:
+    """Whose numbers a sum holds, and a question about what went wrong."""
+    n, there = len(counts), [k for k, count in enumerate(counts) if count]
+    if max(counts) > 1:
+        twice = counts.index(max(counts))
+        says = f"that of device {twice} {max(counts)} times"
+        if len(there) == 1:
+            return f"{says}, and no other. From whom does it receive?"
+        return f"{says}. In which rounds is what arrives added, and in which is it kept?"
+    says = f"that of device {there[0]} only" if len(there) == 1 else f"those of devices {listed(there)} only"
+    if not rounds:
+        return f"{says}, and nothing has been sent. How do the others get there?"
+    return f"{says}, after {rounds} rounds. {_which_round(rounds, n)}"
 
 
-def _last_updated(row: Sequence[Step]) -> dict[int, int]:
-    seen, last = {}, 0
-    for _, kind, m in row:
-        if kind == "F":
-            seen[m] = last
-        last = m if kind == "U" else last
-    return seen
+def _which_round(rounds: int, n: int) -> str:
+    if rounds == n - 1:
+        return "Some device has that sum by now. How does it get to all the others?"
+    if rounds < 2 * (n - 1):
+        return "How often must a piece move until all have been added, and how often until all have the sum?"
+    return f"After round {n - 1}, who has the whole sum of that piece, and does it send that next?"
 
 
-def _all_updates(row: Sequence[Step]) -> dict[int, int]:
-    return {m: sum(each == "U" for _, each, _ in row) for _, kind, m in row if kind == "F"}
+def _decoded(value: float, n: int) -> list[int] | None:
+    """How often each device's number is in a sum of powers of ``TAG``; None if it is no such sum."""
+    if not 0 < value < TAG**n or value != int(value):
+        return None
+    return [int(value) // int(TAG) ** k % int(TAG) for k in range(n)]
 
 
-#: Versions that one may count by mistake, and the question that each is asked.
-SEEN: dict[str, Callable[[Sequence[Step]], dict[int, int]]] = {
-    "Does every backward make a new version?": lambda row: _counted(row, "F", "B"),
-    "Does a forward make a new version?": lambda row: _counted(row, "F", "F"),
-    "Is that the version for its forward, or for its backward?": lambda row: _counted(row, "B", "U"),
-    "Is that all updates, or those before its forward?": _all_updates,
-    "Which version is there before any update, number 0 or 1?": (
-        lambda row: {m: version + 1 for m, version in _counted(row, "F", "U").items()}
-    ),
-    "Is that the number of the last update's microbatch, or how many updates there were?": _last_updated,
-}
+def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
+    whole = sum(vectors)
+    for k, each in enumerate(got):
+        wrong = np.flatnonzero(abs(each - whole) > 1e-9)
+        if len(wrong):
+            at = int(wrong[0])
+            others = np.flatnonzero(abs(whole - each[at]) < 1e-9)
+            if len(others):
+                says = f"number {at} of device {k} is what number {int(others[0])} should be"
+                return f"{says}. Where do the pieces of a vector belong?"
+            says = f"number {at} of device {k} sums what stood at different places"
+            return f"{says}. To which of its own pieces does a device add the one that arrives?"
+    return ""
 
 
-@exercise("write versions_held in this cell, and run it again")
-def versions_held(answer: Callable | None) -> Reply:
-    """Check ``answer(K, k, every)``: the versions that weight stashing holds on device k, with the newest."""
-    given = {}
-    for K, every in HIDDEN_UPDATES:
-        for k in range(K):
-            got = called(answer, K, k, every)
-            where = f"for device {k} of {K}, with an update after every {every},"
-            if got is None:
-                return keep_working(f"{where} {NOTHING_BACK}")
-            if not is_number(got) or got % 1 != 0:
-                said = got if is_number(got) else shown(got)
-                return keep_working(f"{where} you say {said}. How many versions is that?")
-            given[K, k, every] = got
-    for (K, k, every), got in given.items():
-        if got != (right := held(K, every)[k]):
-            where = f"device {k} of {K}, with an update after every {every}"
-            return _mistaken(f"{where}: you say {got}, and the rows need {right}.", given)
-    return correct(
-        f"as on the rows, on {len(given)} devices. From which `every` on are two enough everywhere?"
-    )
+def _wrong_bytes(where: str, links: CountedLinks, n: int, length: int) -> None:
+    """Raise what is wrong with how much was sent, while all the sums are right."""
+    whole, sent = 8 * length, [links.of(k) for k in range(n)]
+    due = 2 * (n - 1) * whole  # every piece goes to n - 1 devices twice
+    most = 2 * (whole - 8 * (length // n))  # all pieces but one, twice
+    if not sum(sent) and due:
+        raise keep_working(
+            f"{where} all have the sum, and nothing was sent. How does device 0 know the rest?"
+        )
+    if sum(sent) < due:
+        says = f"{where} the sums are right, but all together send {sum(sent)} bytes"
+        raise keep_working(f"{says}. Which numbers of another device did one use without receiving them?")
+    if max(sent) > most:
+        k = sent.index(max(sent))
+        says = f"{where} the sums are right, but device {k} sends {sent[k]} bytes, and has {whole}"
+        if len({*sent}) > 1 and n > 2:
+            raise almost(f"{says}. Which devices send little meanwhile?")
+        largest = max(links.sent[k])
+        if largest > 8 * -(-length // n):
+            raise almost(f"{says}. It sends {largest} in one round: how much need it be?")
+        raise almost(f"{says}, in {len(links.sent[k])} rounds. Which of them does nobody need?")
 
 
-@cache
-def held(devices: int, every: int) -> tuple[int, ...]:
-    """Counted from the rows of a stream that is long enough."""
-    return staleness(PipeDream(devices, 3 * devices + 4 * every, every)).held
+def _unequal(got: list[np.ndarray], where: str) -> str:
+    for k, each in enumerate(got):
+        if not np.array_equal(each, got[0]):
+            return (
+                f"{where} the sums are right, but those of devices 0 and {k} differ in the last digits. "
+                "Is each piece summed once, and then copied?"
+            )
+    return ""
 
 
-def mistaken_counts(K: int, k: int, every: int) -> dict[str, int]:
-    """Versions that one may count by mistake, by the question that each is asked."""
-    same = "Is that the same on every device?"
-    return {
-        "That is with an update for every microbatch. How many microbatches share a version here?": K - k,
-        same: 1 + ceil((K - 1) / every),
-        f"{same} And is the newest among them?": ceil(K / every),
-        "In flight are K-k microbatches in a row. If the first of them ends its mini-batch, of how many "
-        "mini-batches are they?": ceil((K - k) / every),
-        "Try the last device. Who is still in flight there when a new mini-batch begins?": (
-            1 + ceil((K - k) / every)
-        ),
-        "Is the newest version among them?": ceil((K - k - 1) / every),
-        "Does it not matter how often there is an update?": K - k - 1,
-        "Is that so for an update after every microbatch, too?": min(2, K - k),
-        "Is that so on every device, and for every `every`?": 2,
-        "That is all K on every device. How many microbatches has device k in flight?": K,
-        "More microbatches to an update: are there more versions, or fewer?": (K - k) * every,
-        "Which device is the first, k = 0 or k = K-1?": 1 + ceil(k / every),
-    }
+@exercise("write shares in this cell, and run it again")
+def shares(answer: Callable | None) -> Reply:
+    """Check ``answer(samples, speeds)``: each device's samples, so that the last is done soonest."""
+    for samples, speeds in HIDDEN_SPEEDS:
+        where = f"for {samples} samples and speeds {listed(speeds)}"
+        got = result_of(answer, samples, list(speeds), where=where)
+        if not isinstance(got, list | tuple | np.ndarray) or len(got) != len(speeds):
+            return keep_working(
+                f"{where} it gives {got!r}. How many samples does each device get, as a list?"
+            )
+        if question := _no_shares(list(got), samples):
+            return keep_working(f"{where} it gives {listed(got)}. {question}")
+        _too_long(where, list(map(int, got)), samples, speeds)
+    return correct(f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
 
 
-def _mistaken(told: str, given: dict) -> Reply:
-    for question in mistaken_counts(1, 0, 1):
-        if all(got == mistaken_counts(*size)[question] for size, got in given.items()):
-            return almost(f"{told} {question}")
-    return keep_working(
-        f"{told} When a mini-batch begins there, how many microbatches before it are still in flight?"
-    )
+def _no_shares(got: list, samples: int) -> str:
+    if not all(map(is_whole, got)):
+        return "Who works on a part of a sample?"
+    if min(got) < 0:
+        return "What is a share below 0?"
+    if sum(got) != samples:
+        return (
+            f"These are {sum(got)} samples. What becomes of {'the rest' if sum(got) < samples else 'that'}?"
+        )
+    return ""
+
+
+def _too_long(where: str, got: list[int], samples: int, speeds: Sequence[Real]) -> None:
+    best = best_shares(samples, speeds)
+    takes = [Fraction(count) / Fraction(speed) for count, speed in zip(got, speeds, strict=True)]
+    least = max(Fraction(count) / Fraction(speed) for count, speed in zip(best, speeds, strict=True))
+    if max(takes) == least:
+        return
+    last = takes.index(max(takes))
+    says = f"{where} it gives {listed(got)}. Device {last} takes {written(takes[last])}"
+    says = f"{says} for its {got[last]}, and with other shares all are done after {written(least)}"
+    if max(got) - min(got) <= 1 and len({*speeds}) > 1:
+        raise keep_working(f"{says}. Where do you look at the speeds?")
+    if all(abs(one - other) <= 1 for one, other in zip(got, best, strict=True)):
+        raise almost(f"{says}. After rounding, who should get one more, and who one less?")
+    both = list(zip(got, speeds, strict=True))
+    if any(one < other and fast > slow for one, fast in both for other, slow in both):
+        raise keep_working(f"{says}. Who should get the most?")
+    raise keep_working(f"{says}. How long does each device take for its share?")

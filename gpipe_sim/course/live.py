@@ -1,4 +1,4 @@
-"""Short trainings on old weights that lesson 17 runs itself, with the loss that they end at in words."""
+"""Short trainings on old weights that lesson 19 runs itself, with the loss that they end at in words."""
 
 from functools import cache
 from math import inf

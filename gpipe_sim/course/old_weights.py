@@ -1,4 +1,4 @@
-"""Training on older weights: trials for a student's loop in lesson 17, and what one may do by mistake.
+"""Training on older weights: trials for a student's loop in lesson 19, and what one may do by mistake.
 
 Weights are numbered by the updates that made them: version 0 is what training begins with.
 """

@@ -1,4 +1,4 @@
-"""Training on the digits with a flush and without one, at several depths: lesson 17 shows the losses.
+"""Training on the digits with a flush and without one, at several depths: lesson 19 shows the losses.
 
 All methods get the same microbatches of 16 digits in the same order, since a device is as busy with each.
 They differ in when they update, and in which weights they read. The trainings take a quarter of an hour, so

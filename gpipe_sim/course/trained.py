@@ -1,4 +1,4 @@
-"""The Transformer of lesson 14 reads a digit as eight rows of eight pixels. Training it takes a minute.
+"""The Transformer of lesson 16 reads a digit as eight rows of eight pixels. Training it takes a minute.
 
 So that was done once, on one device and on four simulated ones, and what came out is stored.
 ``python -m benchmarks.transformer`` does it again.

@@ -7,7 +7,7 @@ label that has no room: each is decided before anyone paints, so the two painter
 
 What a reader can ask for is read in ``options``; ``coarse`` sums what has too many actions for a box each.
 Beside charts there are the picture of a deadlock (lesson 05), a model cut into stages (lesson 01), gradients
-that add up (lesson 03), a simulated step above a measured one (``overlay``, lesson 18), families side by side
+that add up (lesson 03), a simulated step above a measured one (``overlay``, lesson 20), families side by side
 on equal work (``compare``), and text. ``printed`` saves any of them as PDF or PNG.
 
 The core knows nothing of all this. It has one hook: how a schedule or a timeline shows itself, in a notebook

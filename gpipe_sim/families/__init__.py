@@ -2,7 +2,7 @@
 
 A family is a ``Schedule`` with an ``order``: that is the core's only hook. ``SCHEDULES`` are those with a
 flush, ``WITHOUT_FLUSH`` those without, and ``recognize`` names the family of any order. The lessons are "Zero
-bubble" and "The zoo".
+bubble", "A V from one strand" and "The zoo".
 
 To add one: write a class with an ``order`` in a file of its own, and name it here. Every law in ``tests/`` is
 then tested on it too; on those without a flush, every law but that of equal gradients.

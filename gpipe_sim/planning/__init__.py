@@ -5,7 +5,7 @@ fit, of all schedules, meshes, cuts and recompute), ``lower_bound`` (what no pla
 usual questions, each answered by comparing plans), and ``fit_costs`` (costs read off a measured timeline).
 
 It uses the core, the families, links, replicas, memory and balance through their public functions, and none
-of them knows of it. Lessons 16, "Plan a real model, end to end", and 18, "On real devices".
+of them knows of it. Lessons 18, "Plan a real model, end to end", and 20, "On real devices".
 """
 
 from gpipe_sim.planning.bounds import lower_bound

@@ -1,6 +1,6 @@
 """Copies: several devices that hold the same stage, or parts of it, and sum what they made.
 
-Lesson 15, "Data parallel, pipeline, both": ``replicate`` and ``side_by_side`` put pipelines beside each
+Lesson 17, "Data parallel, pipeline, both": ``replicate`` and ``side_by_side`` put pipelines beside each
 other, ``shares`` says how many samples each should get. A ring sums gradients on real arrays
 (``ring_all_reduce``, whose moves are ``ring_moves``), and ``all_reduce`` adds to a timeline what these sums
 take on links. In ``data_parallel_round`` everything goes through the first device instead. Lesson B,

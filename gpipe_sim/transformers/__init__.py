@@ -6,7 +6,7 @@ Adds to the core's layers: ``Embedding``, ``Positions``, ``LayerNorm``, ``BatchN
 takes blocks apart.
 
 Each is a ``core.layers.Layer``: a forward with its gradients beside it, and an outline that says on arrays
-without contents what it would make. Lesson 14, "Transformers and giants, in bytes".
+without contents what it would make. Lesson 16, "Transformers and giants, in bytes".
 """
 
 from gpipe_sim.transformers.attention import Attention

@@ -112,29 +112,6 @@ def test_no_caps_are_as_short_and_less_anywhere(K, M):
             assert all(cap >= min(K - k, M) for k, cap in enumerate(caps))
 
 
-def test_one_buffer_more_than_in_flight():
-    """Found by following the row: what is in flight, and the one that arrives, if there is one."""
-    for K, M in product(range(2, 6), range(1, 9)):
-        for k in range(1, K):
-            row = gp.OneFOneB(K, M).actions[k]
-            assert lesson_07.fewest_buffers(row) == min(K - k + 1, M), (
-                K,
-                M,
-                k,
-            )
-            assert lesson_07.overwritten(row, [m % (K - k + 1) for m in range(M)]) is None, (K, M, k)
-
-
-def test_what_is_overwritten_is_what_changes_the_gradient():
-    row = gp.OneFOneB(2, 4).actions[1]
-    loss, gradient = lesson_07.run(row, [0, 1, 2, 3])
-    assert loss > 0
-    for chosen in product(range(3), repeat=4):
-        again, other = lesson_07.run(row, list(chosen))
-        assert again == loss
-        assert np.array_equal(gradient, other) == (lesson_07.overwritten(row, list(chosen)) is None)
-
-
 def lost(schedule: gp.core.Schedule) -> int:
     return gp.simulate(schedule, gp.Costs(comm=1)).makespan - gp.simulate(schedule).makespan
 
@@ -153,13 +130,12 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     few, many = gp.peak_in_flight(gp.OneFOneB(4, 4)), gp.peak_in_flight(gp.OneFOneB(4, 32))
     assert few == many == one_f and list(lesson_07.GROWTH) == [0, few[0], 32 / 4]
     at_8 = lost(gp.OneFOneB(4, 8))
-    assert list(lesson_07.LOST) == [0, lost(gp.GPipe(4, 64)), at_8, 15 * 6, 16 * 6, 8 * at_8]
-    both = [gp.simulate(family(8, 32), gp.Costs(1, 1, 0)).makespan for family in (gp.GPipe, gp.OneFOneB)]
-    assert both == [78, 78] and 71 == 32 * 2 + 7
-    measured = {33: lesson_07.DIAL, 1: lesson_07.GROWTH, 100: lesson_07.LOST, "false": lesson_07.SMALLER}
+    assert list(lesson_07.LOST) == [0, lost(gp.GPipe(4, 64)), at_8, 15 * 6, 8 * at_8]
+    measured = {33: lesson_07.DIAL, 1: lesson_07.GROWTH, 100: lesson_07.LOST, "false": lesson_07.ONE_SLOW}
     assert (dial[4], many[0] / few[0], lost(gp.OneFOneB(4, 64))) == tuple(measured)[:3]
     for right, wrong in measured.items():
-        assert_each_is_told(wrong, right)
+        assert_each_is_told(wrong, right, within=0.05 * (right == 100))
+    assert gp.course.reveal(16 * 6, 100, within=0.05, wrong=lesson_07.LOST).reply.verdict == "near enough"
 
 
 def one_after_the_other(K, M, caps, table, cost):
@@ -288,40 +264,4 @@ CAPS = {
         lambda k, K, M: [4, 3, 2, 1][k],
     ],
 }
-AT_2 = "device 1 of 2, 4 microbatches: the loss is right, the gradient is "
-BUFFERS = {
-    "correct": [
-        (
-            lambda m, k, K: m % (K - k + 1),
-            "nothing is overwritten, and no device could do with fewer. Which device needs the most?",
-        ),
-        (lambda m, k, K: np.int64(m % (K - k + 1)), ""),
-    ],
-    "almost": [
-        (
-            lambda m, k, K: m,
-            "nothing is overwritten, but on device 1 of 2, 4 microbatches fill 4 buffers. How "
-            "many still have to be read while one more arrives?",
-        ),
-        (lambda m, k, K: m * 10**15, ""),
-    ],
-    "keep working": [
-        (lambda m, k, K: 0, AT_2),
-        (lambda m, k, K: 0, "% wrong. 1B0 wants microbatch 0 in buffer 0. Which microbatch sits there now?"),
-        (lambda m, k, K: m % (K - k), AT_2),
-        (lambda m, k, K: m % 2, "device 1 of 3, 8 microbatches: the loss is right, the gradient is "),
-        *((lambda *_, said=said: said, f"you say {said!r}. ") for said in NO_COUNTS),
-    ],
-    "wrong": [
-        lambda m, k, K: m % 3,
-        lambda m, k, K: m % K,
-        lambda m, k, K: m % (K + 1),
-        lambda m, k, K: m % (K - k + 2),
-        lambda m, k, K: m % (k + 1),
-        lambda m, k, K: m // (K - k + 1),
-        lambda m, k, K: k,
-        lambda m, k, K: (m + 1) % (K - k),
-        lambda m, k, K: m % max(K - k, 2),
-    ],
-}
-test_replies = each_reply(lesson_07, capped_rows=ROWS, smallest_caps=CAPS, receive_buffers=BUFFERS)
+test_replies = each_reply(lesson_07, capped_rows=ROWS, smallest_caps=CAPS)

@@ -1,505 +1,228 @@
 """Lesson 13: what the checks say to right answers and to the usual wrong ones."""
 
-import inspect
-import json
 import re
-from collections.abc import Iterator
-from fractions import Fraction
-from pathlib import Path
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
-from closed_forms import zbh2_bubble_time
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_13
-from gpipe_sim.course.answers import NEEDS, SPLIT, v_strand
-from gpipe_sim.families import ZBH2, VMin
+from gpipe_sim.course.rows import rows_of
 
-TURNS = ["2F0", "2I0", "2F1", "2I1", "2F2", "2I2", "2F3", "2I3"]
-GOOD = "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3"
+NO_COUNTS = (-1, "a", True, 0.5, [1])
 
 
-def table(I, W):
-    return NEEDS | {"I": I, "W": W}
+def of_steps(change):
+    return lambda k, K, M: change(list(answers.program(k, K, M)), k)
 
 
-RIGHT_I, RIGHT_W = [("F", 0), ("I", 1)], [("I", 0)]
+def by_the_recipe(k, K, M):
+    """Receive right before, send right after."""
+    return str(gp.device_programs(gp.OneFOneB(K, M))).splitlines()[k].partition(": ")[2].split()
 
 
-def an_i(mask=True, sent="masked", to=-1, end=True, pop=True, keep=lambda x, dy, raw, y: (x, dy)):
-    """An input gradient; each argument is a piece that one can get wrong."""
+def gpipe(k, K, M):
+    return str(gp.device_programs(gp.GPipe(K, M))).splitlines()[k].partition(": ")[2].split()
 
-    def first(stage, s, m, links):
-        raw = dy = links.receive(("dy", s, m))
-        x, y = stage["kept"].pop(m) if pop else stage["kept"][m]
-        if stage["relu"] and mask:
-            dy = dy * (y > 0)
-        stage.setdefault("pending", {})[m] = keep(x, dy, raw, y)
-        if sent and (s > 0 or not end):
-            links.send(("dy", s + to, m), (dy if sent == "masked" else raw) @ stage["W"].T)
 
-    return first
+def one_buffer(k, K, M):
+    return [step + ">a" if "RECV_F" in step else step for step in answers.program(k, K, M)]
 
 
-def a_w(over=False, bias=lambda dy: dy.sum(axis=0), pop=True, sends=False):
-    """A weight gradient; each argument is a piece that one can get wrong."""
+def all_posted_first(k, K, M):
+    return sorted(
+        (step.replace("RECV", "IRECV") for step in answers.program(k, K, M)), key=lambda s: "RECV" not in s
+    )
 
-    def second(stage, s, m, links):
-        x, dy, *_ = stage["pending"].pop(m) if pop else stage["pending"][m]
-        stage["dW"] = x.T @ dy if over else stage["dW"] + x.T @ dy
-        stage["db"] = stage["db"] + bias(dy)
-        if sends and s > 0:
-            links.send(("dy", s - 1, m), dy @ stage["W"].T)
 
-    return second
+def activations_posted_first(k, K, M):
+    steps = [step.replace("RECV_F", "IRECV_F") for step in answers.program(k, K, M)]
+    return sorted(steps, key=lambda step: "IRECV_F" not in step)
 
 
-def in_place_of_kept(stage, s, m, links):
-    dy, (x, y) = links.receive(("dy", s, m)), stage["kept"][m]
-    dy = np.where(y > 0, dy, 0) if stage["relu"] else dy
-    stage["kept"][m] = {"input": x, "gradient": dy}
-    if s:
-        links.send(("dy", s - 1, m), (stage["W"] @ dy.T).T)
+def one_more_ahead(k, K, M):
+    """From its first backward on, each device takes two activations ahead."""
+    steps = [step for step in answers.program(k, K, M) if "RECV_F" not in step]
+    for m in range(M if k else 0):
+        first = f"{k}F{max(m - 1, 0)}"
+        steps.insert(steps.index(first), f"{k}IRECV_F{m}")
+    return steps
 
 
-def from_kept(stage, s, m, links):
-    both = stage["kept"].pop(m)
-    stage["dW"] = np.einsum("ni,no->io", both["input"], both["gradient"]) + stage["dW"]
-    stage["db"] = np.ones(len(both["gradient"])) @ both["gradient"] + stage["db"]
+def sends_first(k, K, M):
+    """The gradient is sent after the next forward."""
+    return re.sub(r"(\d+SEND_B\d+) (\d+F\d+)", r"\2 \1", " ".join(by_the_recipe(k, K, M))).split()
 
 
-def keeps_products(stage, s, m, links):
-    an_i(keep=lambda x, dy, raw, y: (x.T @ dy, dy.sum(axis=0)))(stage, s, m, links)
+SEND_B = '            if k > 0:\n                yield f"{k}SEND_B{m}"\n'
 
 
-def adds_products(stage, s, m, links):
-    dW, db = stage["pending"].pop(m)
-    stage["dW"], stage["db"] = stage["dW"] + dW, stage["db"] + db
+def right_after_a_send(k, K, M):
+    """The next activation is received once a forward has been sent: one more buffer, as in lesson 07."""
+    ahead = min(K - k - 1, M)
+    if k > 0:
+        yield f"{k}RECV_F0"
+    for n in range(ahead + M):
+        if n < M:
+            yield f"{k}F{n}"
+            if k < K - 1:
+                yield f"{k}SEND_F{n}"
+            if k > 0 and n + 1 < M:
+                yield f"{k}RECV_F{n + 1}"
+        if n >= ahead:
+            if k < K - 1:
+                yield f"{k}RECV_B{n - ahead}"
+            yield f"{k}B{n - ahead}"
+            if k > 0:
+                yield f"{k}SEND_B{n - ahead}"
 
 
-def without_receiving(stage, s, m, links):
-    links.arrays["again"] = links.arrays["dy", s, m]
-    an_i()(stage, s, m, links)
-    links.arrays["dy", s, m] = links.arrays.pop("again")
+def posted_before_a_gradient(k, K, M):
+    return [step.replace("RECV_F", "IRECV_F") for step in answers.program(k, K, M)]
 
 
-def updates(stage, s, m, links):
-    x, dy = stage["pending"].pop(m)
-    stage["W"] = stage["W"] - 0.1 * x.T @ dy
+@pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 1), (2, 7), (3, 3), (5, 4), (6, 12)])
+def test_the_folded_program_is_1f1b_and_runs_with_sends_that_block(K, M):
+    programs = gp.device_programs("\n".join(" ".join(answers.program(k, K, M)) for k in range(K)))
+    assert rows_of(programs.schedule) == rows_of(gp.OneFOneB(K, M))
+    layers, data = gp.mlp([64, *K * [10]]), gp.digits()
+    batch = data.x[:24], data.y[:24]
+    step = gp.run_programs(programs, gp.split(layers, stages=K), batch, gp.cross_entropy, sends="blocking")
+    alone = gp.single_device_step(layers, batch, gp.cross_entropy, microbatches=M).gradients
+    assert max(abs(step.gradients[key] - alone[key]).max() for key in alone) < 1e-12
 
 
-def one_for_all(stage, s, m, links):
-    an_i()(stage, s, m, links)
-    stage["pending"] = {m: stage["pending"][m]}
+def test_one_buffer_more_than_in_flight():
+    """Found by following the row: what is in flight, and the one that arrives, if there is one."""
+    for K, M in product(range(2, 6), range(1, 9)):
+        for k in range(1, K):
+            row = gp.OneFOneB(K, M).actions[k]
+            assert lesson_13.fewest_buffers(row) == min(K - k + 1, M), (
+                K,
+                M,
+                k,
+            )
+            assert lesson_13.overwritten(row, [m % (K - k + 1) for m in range(M)]) is None, (K, M, k)
 
 
-def the_last_alone(stage, s, m, links):
-    an_i()(stage, s, m, links)
-    stage["pending"] = {0: stage["pending"][m]}
-
-
-def used_twice(stage, s, m, links):
-    x, dy = stage["pending"][0]
-    stage["dW"], stage["db"] = stage["dW"] + x.T @ dy, stage["db"] + dy.sum(axis=0)
-
-
-def always_zero(stage, s, m, links):
-    stage.update(pending={}, dW=0 * stage["W"], db=0 * stage["b"])
-
-
-def delayed(ahead=lambda K, k: K - k - 1, late=lambda delay, k: delay, end=lambda ms: ms, i="I", keep=True):
-    """Rows with W put off; each argument is a piece that one can get wrong."""
-
-    def rows(delays, M):
-        made = []
-        for k, delay in enumerate(delays):
-            first, due = min(max(ahead(len(delays), k), 0), M), []
-            row = [(k, "F", m) for m in range(first)]
-            for m in range(M):
-                row += [(k, "F", first + m)] if first + m < M else []
-                row += [(k, i, m)]
-                due += [m]
-                row += [(k, "W", due.pop(0))] if len(due) > max(late(delay, k), 0) else []
-            made.append(row + [(k, "W", m) for m in end(due)] if keep else row)
-        return made
-
-    return rows
-
-
-def w_before_i(delays, M):
-    return [swapped(row, "I", "W") for row in answers.putting_off(delays, M)]
-
-
-def w_behind_f(delays, M):
-    return [swapped(row, "W", "F") for row in answers.putting_off(delays, M)]
-
-
-def swapped(row, one, other):
-    """Wherever an action of the first kind stands right before one of the second, the two change places."""
-    row = list(row)
-    for n in range(len(row) - 1):
-        if (row[n][1], row[n + 1][1]) == (one, other):
-            row[n : n + 2] = row[n + 1], row[n]
-    return row
-
-
-def forwards_beyond_m(delays, M):
-    """A warm-up of K-k-1 forwards, also where there are fewer microbatches."""
-    rows = answers.putting_off(delays, M)
-    return [
-        [(k, "F", m) for m in range(len(delays) - k - 1)] + row[min(len(delays) - k - 1, M) :]
-        for k, row in enumerate(rows)
-    ]
-
-
-def stamps(at=lambda slot, m, period, M: slot + m * period, key=lambda stamp: stamp[0]):
-    """A strand for each microbatch; each argument is a piece that one can get wrong."""
-
-    def rows(strand, M, period):
-        made = []
-        for slots in strand:
-            row = [
-                (at(slot, m, period, M), s, kind, m) for (s, kind), slot in slots.items() for m in range(M)
-            ]
-            made.append([tuple(action) for _, *action in (sorted(row, key=key) if key else row)])
-        return made
-
-    return rows
-
-
-def slot_by_slot(strand, M, period):
-    """A right answer that walks through time."""
-    rows = []
-    for slots in strand:
-        row = []
-        for now in range(max(slots.values()) + M * period):
-            row += [
-                (s, kind, m)
-                for (s, kind), slot in slots.items()
-                for m in range(M)
-                if slot + m * period == now
-            ]
-        rows.append(row)
-    return rows
-
-
-def collides(K, pause=0):
-    return any(len({slot % 6 for slot in slots.values()}) < 6 for slots in v_strand(K, pause))
-
-
-def test_two_actions_share_a_slot_where_the_devices_are_a_multiple_of_three():
-    assert [K for K in range(2, 14) if collides(K)] == [3, 6, 9, 12]
-    assert [K for K in range(2, 14) if collides(K, pause=2)] == [2, 5, 8, 11]
-
-
-@pytest.mark.parametrize(
-    ("K", "M", "pause"), [(4, 8, 0), (4, 11, 0), (5, 7, 0), (7, 9, 0), (3, 9, 2), (6, 8, 2)]
-)
-def test_a_stamped_v_is_legal_and_seldom_as_short_as_v_min(K, M, pause):
-    rows = [[gp.core.Action(*action) for action in row] for row in answers.stamped(v_strand(K, pause), M, 6)]
-    order = gp.Explicit(rows, placement=gp.families.v_shaped(K))
-    longer = gp.simulate(order).makespan - gp.simulate(VMin(K, M)).makespan
-    assert longer == (0 if K in (4, 7) else 4)
-
-
-def placements(row: tuple[str, ...] = ()) -> Iterator[str]:
-    """Every row in which forwards and input gradients take turns and the W follow their I in order."""
-    turns, weights = sum("W" not in cell for cell in row), sum("W" in cell for cell in row)
-    if len(row) == 12:
-        yield " ".join(row)
-    if turns < len(TURNS):
-        yield from placements((*row, TURNS[turns]))
-    if weights < 4 and f"2I{weights}" in row:
-        yield from placements((*row, f"2W{weights}"))
-
-
-def step_with(row: str) -> gp.Explicit:
-    return gp.Explicit.parse("\n".join([*str(lesson_13.GIVEN).splitlines()[:2], row]))
-
-
-def test_of_all_places_for_w_those_that_take_14_are_correct_and_else_one_is_told_who_waits():
-    """No row is shorter: device 2 starts at 2 and has 12 units to do."""
-    lengths = {row: gp.simulate(step_with(row)).makespan for row in placements()}
-    assert (min(lengths.values()), gp.simulate(lesson_13.GIVEN).makespan) == (14, 14)
-    assert list(lengths.values()).count(14) == 3 < len(lengths) == 55
-    for row, length in lengths.items():
-        reply = lesson_13.put_off(row)
-        assert (reply.verdict == "correct") == (length == 14)
-        assert length == 14 or re.match(rf"it takes {length}\. Device . waits from .*\?$", reply.text), reply
-
-
-def zb_h2(K, M, F, I, W):
-    bubble = (K - 1) * (F + I - 2 * W)
-    return Fraction(bubble, bubble + M * (F + I + W))
-
-
-def test_the_settings_are_where_the_formula_holds():
-    for K, M, F, I, W in lesson_13.SETTINGS:
-        assert M >= 2 * K - 1 and min(F, I) >= W
-        assert zbh2_bubble_time(K, F, I, W) == (K - 1) * (F + I - 2 * W)
-
-
-def over_the_makespan(K, M, F, I, W):
-    timeline = gp.simulate(ZBH2(K, M), gp.Costs(*map(Fraction, (F, I, W))))
-    return Fraction((K - 1) * (F + I - 2 * W)) / timeline.makespan
-
-
-def the_bubble_fraction(K, M, F, I, W):
-    """It equals the span bubble where W is short: then device 0 is the last to be done."""
-    return gp.bubble_fraction(gp.simulate(ZBH2(K, M), gp.Costs(*map(Fraction, (F, I, W)))))
-
-
-def one_f_one_b_in_halves(delay: int = 0) -> gp.Explicit:
-    """1F1B, 4 x 8, each B as I and W, every W put off by some microbatches."""
-    rows = []
-    for row in gp.OneFOneB(4, 8).actions:
-        new, waiting = [], []
-        for action in row:
-            if action.kind == "F":
-                new.append(action)
-                continue
-            new.append(gp.core.I(action.stage, action.microbatch))
-            waiting.append(gp.core.W(action.stage, action.microbatch))
-            if len(waiting) > delay:
-                new.append(waiting.pop(0))
-        rows.append(new + waiting)
-    return gp.Explicit(rows)
-
-
-RUN = gp.papers.published.ZERO_BUBBLE[0]
-
-
-def test_each_natural_wrong_guess_is_told_what_it_is():
-    assert_each_is_told(lesson_13.IN_HALVES, gp.simulate(one_f_one_b_in_halves()).makespan)
-    assert_each_is_told(lesson_13.ALL_PUT_OFF, gp.simulate(one_f_one_b_in_halves(delay=3)).makespan)
-    assert_each_is_told(lesson_13.TWICE_THE_WARM_UP, gp.simulate(ZBH2(4, 8)).makespan)
-    assert_each_is_told(lesson_13.COLLISIONS, "3")
-
-
-def test_the_strand_on_the_page_is_that_of_the_answers():
-    path = Path(__file__).parents[2] / "notebooks" / "13_zero_bubble.ipynb"
-    pages = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
-    assert sum(inspect.getsource(v_strand) in page for page in pages) == 1
-
-
-def test_at_the_measured_times_v_min_takes_a_tenth_longer_than_1f1b():
-    v_min = gp.simulate(VMin(RUN.devices, RUN.microbatches), RUN.costs(2)).makespan
-    one_f_one_b = gp.simulate(gp.OneFOneB(RUN.devices, RUN.microbatches), RUN.costs(1)).makespan
-    assert v_min / one_f_one_b == pytest.approx(1.1, abs=0.005)
-
-
-@pytest.mark.parametrize(("activation", "grows"), [("gelu", 0), ("relu", 1)])
-def test_behind_a_relu_what_waits_for_w_is_more_than_what_waited_for_i(activation, grows):
-    """Per microbatch, in arrays of one microbatch: two for each of two linear layers are kept for W."""
-    network = gp.split(gp.mlp(8 * [64] + [10], activation=activation), stages=4)
-    batch = np.zeros((16, 64)), np.zeros(16, int)
-    step = gp.train_step(network, gp.ZBH1(4, 1), batch, gp.cross_entropy)
-    array, held, ends = 8 * 16 * 64, step.memory[0], step.timeline.ends
-    after_f, after_i = (held.at(ends[action]) for action in (gp.core.F(0, 0), gp.core.I(0, 0)))
-    assert after_i["boundary inputs"] + after_i["kept for W"] == 4 * array
-    assert after_f["boundary inputs"] + after_f["saved activations"] == (4 - grows) * array
-
-
-NEEDS_OF_HALVES = {
+def test_what_is_overwritten_is_what_changes_the_gradient():
+    row = gp.OneFOneB(2, 4).actions[1]
+    loss, gradient = lesson_13.run(row, [0, 1, 2, 3])
+    assert loss > 0
+    for chosen in product(range(3), repeat=4):
+        again, other = lesson_13.run(row, list(chosen))
+        assert again == loss
+        assert np.array_equal(gradient, other) == (lesson_13.overwritten(row, list(chosen)) is None)
+
+
+RECIPE = [row.partition(": ")[2].split() for row in str(gp.device_programs(gp.OneFOneB(2, 2))).splitlines()]
+
+
+def test_wrong_predictions_are_steps_that_there_are_and_each_is_told_its_sentence():
+    assert {*lesson_13.STOPS} <= {*RECIPE[0], "1SEND_B0", "none"} and {*lesson_13.FREES} <= {
+        *RECIPE[1],
+        "0RECV_B0",
+    }
+    assert_each_is_told(lesson_13.STOPS, "0SEND_F1")
+    assert_each_is_told(lesson_13.FREES, "1RECV_F1")
+    assert_each_is_told(lesson_13.BUFFERS, 4 - 1)
+    assert_each_is_told(lesson_13.ALL_FIRST, "true")
+    assert_each_is_told(lesson_13.RAN_ONCE, "false")
+
+
+P = partial(changed, answers.program)
+PROGRAMS = {
     "correct": [
-        (SPLIT, ""),
-        (table(RIGHT_I[::-1], (("I", np.int64(0)),)), ""),
-        (table(RIGHT_I, [("F", 0), ("I", 0)]), ""),
+        (answers.program, ""),
+        (right_after_a_send, ""),
+        (posted_before_a_gradient, ""),
+        (of_steps(lambda steps, k: steps), ""),
     ],
     "keep working": [
-        (table([("F", 0), ("B", 1)], RIGHT_W), "1I0 would never run; all that it reads is there at 14"),
-        (table([("F", 0)], RIGHT_W), "0I0 would start at 3. What does it read, and when is that there?"),
-        (table([("I", 1)], RIGHT_W), "2I0 would start at 0. What does it read"),
-        (table([("F", 0), ("I", -1)], RIGHT_W), "0I0 would start at 3. What does it read"),
-        (table([("F", 0), ("I", 2)], RIGHT_W), "0I0 would start at 14; all that it reads is there at 11"),
-        (table([("F", 0), ("W", 1)], RIGHT_W), "0I0 would start at 41; all that it reads is there at 30"),
         (
-            table([("F", 0), ("I", 1), ("W", 0)], RIGHT_W),
-            "2I0 would never run; all that it reads is there at 9",
+            by_the_recipe,
+            "M = 3: device 0 waits in Send 0F1 to device 1; device 1 waits in Send 1B0 to device 0. Which",
         ),
-        (table(RIGHT_I, [("F", 0)]), "2W0 would start at 9. What does it read"),
-        (table(RIGHT_I, []), "2W0 would start at 9. What does it read"),
-        (table(RIGHT_I, [("I", 1)]), "2W0 would start at 9. What does it read"),
-        (table(RIGHT_I, [("I", 0), ("I", -1)]), "1W0 would start at 24; all that it reads is there at 19"),
-        (table(RIGHT_I, [("I", 0), ("W", 1)]), "0W0 would start at 36; all that it reads is there at 24"),
-        ({"I": RIGHT_I, "W": RIGHT_W}, "no line for F and B"),
-        (NEEDS | {"I": RIGHT_I}, "no line for W"),
-        (NEEDS, "no line for I and W"),
-        (table(RIGHT_I, RIGHT_W) | {"B": RIGHT_I}, "the line for B is not that of NEEDS"),
-        (table("F", RIGHT_W), "what I needs should be a list of pairs such as ('F', -1); it is 'F'"),
-        (table(RIGHT_I, [(0, "I", 0)]), "(0, 'I', 0) is no need of W; a need is a pair"),
-        (table(RIGHT_I, [None]), "None is no need of W"),
-        (RIGHT_I, "it should be a table as NEEDS is, with lists for I and W too (got list)"),
-    ],
-}
-HALVES = {
-    "correct": [((an_i(), a_w()), ""), ((in_place_of_kept, from_kept), "")],
-    "keep working": [
-        ((an_i(), lambda *_: None), "stage 0 ends without a gradient in 'dW'. Which action"),
-        ((an_i(), always_zero), "stage 0 ends without a gradient in 'dW'. Which action"),
-        ((answers.backward, lambda *_: None), "0I0 already adds to dW or db. Which device waits"),
-        ((an_i(sent=""), a_w(sends=True)), "2I0 sends nothing, and stage 1 waits for"),
-        ((an_i(), a_w(sends=True)), "1W2 sends a message. Who waits for it?"),
-        ((an_i(mask=False), a_w()), "though stage 2 is right. Is it what that stage"),
-        ((an_i(sent="raw"), a_w()), "though stage 1 is right. Is it what that stage"),
-        ((an_i(keep=lambda x, dy, raw, y: (x, raw)), a_w()), "Is it what that stage sends, or"),
-        ((an_i(to=0), a_w()), "after 2I0 the gradient for stage 2 is still on its way"),
-        ((an_i(end=False), a_w()), "0I0 sends ('dy', -1, 0). Who is there to receive it?"),
-        ((an_i(), a_w(over=True)), "made, and over how many microbatches?"),
-        ((an_i(), a_w(bias=lambda dy: 0)), "stage 0 ends without a gradient in 'db'. Which"),
-        ((an_i(), a_w(bias=lambda dy: dy.mean(axis=0))), "db of stage 0 is off by 56% of its largest entry"),
-        ((an_i(), a_w(bias=lambda dy: dy.sum())), "db of stage 0 is one number. What does one entry"),
-        ((an_i(), lambda stage, s, m, links: stage.update(pending={}, dW="x")), "dW of"),
-        ((an_i(), lambda stage, s, m, links: stage.pop("dW")), "KeyError: 'dW'"),
-        ((an_i(), updates), "W of stage 0 has changed. Who updates weights, and when?"),
-        ((keeps_products, adds_products), "I keeps an array as large as W, (6, 5)"),
-        ((one_for_all, a_w()), "stage 0 keeps 2 arrays for 2 microbatches. What does the W of each"),
-        ((the_last_alone, used_twice), "What does the W of each of them read?"),
-        ((an_i(pop=False), a_w(over=True)), "made, and over how many microbatches?"),
-        ((an_i(), a_w(pop=False, over=True)), "made, and over how many microbatches?"),
-        ((an_i(to=0, pop=False), a_w()), "is still on its way"),
-        ((an_i(), lambda stage, s, m, links: stage["W"] @ stage["W"]), "What does that line expect"),
-        ((without_receiving, a_w()), "is still on its way. Who receives it?"),
-        ((lambda stage, s, m, links: links.receive(("dy", s, m)), a_w()), "KeyError: 'pending'"),
-        ((an_i(keep=lambda *_: None), a_w()), "after all its I stage 0 keeps no array"),
-        ((a_w(), an_i()), "KeyError: 'pending'"),
-        ((lambda stage: 1, a_w()), "TypeError"),
-        ((an_i(), None), "pass in two functions; one of them is None"),
+        (sends_first, "waits in"),
+        (gpipe, "Before its first backward that is 3. How many forwards does 1F1B do"),
+        (one_buffer, "the loss is right, the gradient of layer 2 is"),
+        (P((SEND_B, "")), "(1, 2, 3) it never comes to 1SEND_B0. Who waits for that?"),
+        (P(("if k < K - 1:", "if True:")), "(1, 2, 3) it has 1SEND_F0. Who needs that?"),
+        (P(("if k > 0 and m <= 0:", "if m <= 0:")), "it has 0RECV_F0. Who sends that?"),
+        (
+            P(("if k > 0 and m <= 0:", "if k > 0:")),
+            "(1, 2, 3) it has 1RECV_F1 2 times. How often does it cross?",
+        ),
+        (P(("if k > 0 and n + 1 < M:", "if k > 0:")), "it has 1RECV_F3. Who sends that?"),
+        (P(("k > 0 and n + 1 < M", "False")), "it never comes to 1RECV_F1. What does 1F1 read?"),
+        (P(("K - k - 1", "K - k")), "Before its first backward that is 3. How"),
+        (P(("K - k - 1", "K - k - 2")), "its actions are"),
+        (P(("min(K - k - 1, M)", "0")), "Before its first backward that is 1."),
+        (P(('yield f"{k}B{m}"', 'yield f"{k}B{n}"')), "Where does it come from?"),
+        (P(('yield f"{k}F{n}"', 'yield f"{k}F{m}"')), "it has the step '0F-1'. How is that"),
+        (of_steps(lambda steps, k: steps[::-1]), "its actions are"),
+        (of_steps(lambda steps, k: steps[1:]), "It lacks 0F0"),
+        (
+            of_steps(lambda steps, k: [*steps[:1], steps[2], steps[1], *steps[3:]]),
+            "(1, 2, 3) its actions are 1B0 1F0 1F1 1B1 1F2 1B2. Before its first",
+        ),
+        (of_steps(lambda steps, k: sorted(steps, key=lambda s: "RECV" in s)), "What does it read?"),
+        (
+            of_steps(lambda steps, k: sorted(steps, key=lambda s: "SEND" not in s)),
+            "0SEND_F0 comes before 0F0. What would it send?",
+        ),
+        (of_steps(lambda steps, k: " ".join(steps)), "How does a generator yield one step after"),
+        (of_steps(lambda steps, k: [s.lower() for s in steps]), "it has the step '0f0'. How is that"),
+        (
+            of_steps(lambda steps, k: [s.replace("SEND_", "SEND") for s in steps]),
+            "the step '0SENDF0'. How is that written in the way of 1F0, 1RECV_F0, 1SEND_B0?",
+        ),
+        (of_steps(lambda steps, k: [gp.core.F(0, 0)]), "How is that written in the way of"),
+        (of_steps(lambda steps, k: [s + ">a" if "SEND" in s else s for s in steps]), "a send has no buffer"),
     ],
     "almost": [
-        ((an_i(keep=lambda x, dy, raw, y: (x, dy, y)), a_w()), "stage 0 keeps 6 arrays for 2 microbatches"),
-        ((an_i(pop=False), a_w()), "Which of them does W read?"),
-        ((an_i(), a_w(pop=False)), "after every W stage 0 still keeps 4 arrays. When may they go?"),
+        (activations_posted_first, "(1, 2, 3) it has 3 activations lying there that no forward has read."),
+        (one_more_ahead, "(1, 2, 3) it has 2 activations lying there that no forward has read."),
+        (all_posted_first, "activations lying there that no forward has read. How many must it take"),
     ],
 }
-DELAYS = {
-    "correct": [(delayed(), "")],
+AT_2 = "device 1 of 2, 4 microbatches: the loss is right, the gradient is "
+BUFFERS = {
+    "correct": [
+        (
+            lambda m, k, K: m % (K - k + 1),
+            "nothing is overwritten, and no device could do with fewer. Which device needs the most?",
+        ),
+        (lambda m, k, K: np.int64(m % (K - k + 1)), ""),
+    ],
     "almost": [
-        (delayed(late=lambda delay, k: delay + 1), "0W0 comes right after 0I1. How many microbatches late"),
-        (delayed(late=lambda delay, k: delay - 1), "1W0 comes right after 1I0. How many microbatches late"),
-        (delayed(late=lambda delay, k: 0), "device 1: 1W0 comes right after 1I0"),
-        (delayed(late=lambda delay, k: k), "device 0: 0W0 comes right after 0I0"),
-        (delayed(late=lambda delay, k: 99), "device 0: 0W0 comes right after 0I4. How many microbatches"),
-        (delayed(late=lambda delay, k: 2 - k), "device 0: 0W0 comes right after 0I2"),
-        (lambda delays, M: answers.putting_off(range(len(delays)), M), "device 0: 0W0 comes right after"),
+        (
+            lambda m, k, K: m,
+            "nothing is overwritten, but on device 1 of 2, 4 microbatches fill 4 buffers. How "
+            "many still have to be read while one more arrives?",
+        ),
+        (lambda m, k, K: m * 10**15, ""),
     ],
     "keep working": [
-        (delayed(ahead=lambda K, k: K - k), "does 4 forwards before its first I. How many would 1F1B"),
-        (delayed(ahead=lambda K, k: 2 * (K - k - 1)), "does 5 forwards before its first I"),
-        (delayed(ahead=lambda K, k: 0), "does 1 forwards before its first I"),
-        (delayed(ahead=lambda K, k: 99), "does 5 forwards before its first I. How many would 1F1B do?"),
-        (delayed(end=lambda ms: ms[::-1]), "does its W in the order [0, 1, 2, 4, 3]. Which of them"),
-        (delayed(i="B"), "the row of device 0 has 0B0. Which of F, I, W is that?"),
-        (w_before_i, "0W0 comes before 0I0. What does a W read?"),
-        (w_behind_f, "after 0I0 comes 0F3. Right behind which action should a W come?"),
-        (lambda delays, M: gp.ZBH1(len(delays), M), "What stands in a list with a row for each"),
-        (forwards_beyond_m, "0F2 is of microbatch 2, and 1 is the last. Where does it come from?"),
-    ],
-}
-STAMPS = {
-    "correct": [(stamps(), ""), (slot_by_slot, "")],
-    "keep working": [
-        (stamps(at=lambda slot, *_: slot), "and on your row 0F2 comes before 7F0. In which slot is each of")
+        (lambda m, k, K: 0, AT_2),
+        (lambda m, k, K: 0, "% wrong. 1B0 wants microbatch 0 in buffer 0. Which microbatch sits there now?"),
+        (lambda m, k, K: m % (K - k), AT_2),
+        (lambda m, k, K: m % 2, "device 1 of 3, 8 microbatches: the loss is right, the gradient is "),
+        *((lambda *_, said=said: said, f"you say {said!r}. ") for said in NO_COUNTS),
     ],
     "wrong": [
-        stamps(at=lambda slot, m, period, M: slot + m),
-        stamps(at=lambda slot, m, period, M: slot + 6 * m),
-        stamps(at=lambda slot, m, period, M: slot * period + m),
-        stamps(at=lambda slot, m, period, M: slot + (M - m) * period),
-        stamps(at=lambda slot, m, period, M: (slot + m * period) % period),
-        stamps(at=lambda slot, m, period, M: slot + m // period),
-        stamps(at=lambda slot, m, period, M: slot + m * (period + 1)),
-        stamps(at=lambda slot, m, period, M: f"{slot + m * period}"),
-        stamps(key=lambda stamp: (stamp[3], stamp[0])),
-        stamps(key=lambda stamp: (stamp[2], stamp[0])),
-        stamps(key=lambda stamp: -stamp[0]),
-        stamps(key=None),
-        lambda strand, M, period: strand,
+        lambda m, k, K: m % 3,
+        lambda m, k, K: m % K,
+        lambda m, k, K: m % (K + 1),
+        lambda m, k, K: m % (K - k + 2),
+        lambda m, k, K: m % (k + 1),
+        lambda m, k, K: m // (K - k + 1),
+        lambda m, k, K: k,
+        lambda m, k, K: (m + 1) % (K - k),
+        lambda m, k, K: m % max(K - k, 2),
     ],
 }
-ROWS = {
-    "correct": [
-        (GOOD, "14 long, and device 2 holds at most 3. Which of your W fills which hole?"),
-        (f"device 2: {GOOD}\n", ""),
-        (GOOD.replace(" ", ", "), ""),
-    ],
-    "almost": [
-        (
-            "2F0 2I0 2W0 2F1 2I1 2W1 2F2 2I2 2W2 2F3 2I3 2W3",
-            "for 2I1, which stands behind 2W0 on your row. Who waits for 2W0?",
-        ),
-        (
-            "2F0 2I0 2F1 2I1 2F2 2I2 2F3 2I3 2W0 2W1 2W2 2W3",
-            "it takes 15. Device 2 waits from 8 to 9. What could it do then?",
-        ),
-        ("2F1 2F0 2I0 2I1 2W0 2W1 2F2 2F3 2I2 2I3 2W2 2W3", "it takes 18. Device 1 waits"),
-    ],
-    "keep working": [
-        ("2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3", "2B0 is a backward in one piece. Which two halves has it?"),
-        (
-            "2F0 2F1 2F2 2F3 2I0 2I1 2I2 2I3 2W0 2W1 2W2 2W3",
-            "1I0 needs 2I0, queued behind 2F2, which needs 1F2, queued behind 1I0. Which of these",
-        ),
-        ("2F0 2I0 2F1 2I1", "your row is 2F0 2I0 2F1 2I1. It lacks 2F2 2I2 2W0 2F3 ... When should"),
-        ("2F0 nonsense", "'nonsense' is not an F, I or W; write stage, letter, microbatch, such as"),
-        ("2F0 2R0", "'2R0' is not an F, I or W"),
-        (GOOD + " 2W4", f"your row is {GOOD} 2W4. 2W4 is of microbatch 4, and 3 is the last."),
-        (GOOD + " 2W3", f"your row is {GOOD} 2W3. 2W3 is in it 2 times. How often"),
-        (
-            GOOD.replace("2F0", "1F0"),
-            "your row is 1F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3. 1F0 is work of stage 1.",
-        ),
-        (
-            "2F0 2W0" + GOOD[7:].replace(" 2W0", ""),
-            "your row is 2F0 2W0 2F1 2I1 2F2 2I2 2F3 2I3 2W1 2W2 2W3. It lacks 2I0.",
-        ),
-        ("2F0 2W0 2I0" + GOOD[7:].replace(" 2W0", ""), "2W0 stands before 2I0 on your row. What"),
-        ("2I0 2F0" + GOOD[7:], "2I0 stands before 2F0 on your row. What does 2I0 read?"),
-        (f"{GOOD}\n{GOOD}", "one row please, that of device 2 (got 2)"),
-        ("device 2:", "your row is empty. It lacks 2F0 2I0 2F1 2I1 ... When should"),
-        (GOOD + " 02W3", f"your row is {GOOD} 2W3. 2W3 is in it 2 times."),
-        ("", "one row please, that of device 2 (got 0)"),
-        (3, "write the row as text, such as '2F0 2I0 2W0' (got int)"),
-    ],
-}
-BUBBLES = {
-    "correct": [(zb_h2, "exact in 5 settings, down to W = 0. What can ZB-H2 fill its bubble with then?")],
-    "almost": [
-        (over_the_makespan, "W = 7: that is idle over the makespan. Is any device there from 0 to the end?"),
-        (
-            the_bubble_fraction,
-            "that is the bubble fraction, corners and all. Which corners does a span leave out?",
-        ),
-        (lambda K, M, F, I, W: float(zb_h2(K, M, F, I, W)), "0.1765 is right but for rounding."),
-        (lambda K, M, F, I, W: round(float(zb_h2(K, M, F, I, W)), 4), "0.1765 is right but for rounding."),
-        (lambda K, M, F, I, W: 100 * zb_h2(K, M, F, I, W), "that is in percent. As a fraction of 1?"),
-        (lambda K, M, F, I, W: (K - 1) * (F + I - 2 * W), "that is the bubble time. Over how long a span?"),
-        (
-            lambda K, M, F, I, W: Fraction((K - 1) * (F + I - 2 * W), M * (F + I + W)),
-            "that is idle over useful time. Over what is a span bubble counted?",
-        ),
-        (
-            lambda K, M, F, I, W: 1 - Fraction(M * (F + I + W), M * (F + I + W) + (K - 1) * (F + I - W)),
-            "that is ZB-H1's. How many W does a device of ZB-H2 put off?",
-        ),
-        (lambda K, M, F, I, W: Fraction(K - 1, K - 1 + M), "that is 1F1B's. What has moved into its holes?"),
-    ],
-    "keep working": [
-        *((lambda *_, said=said: said, "F = 5, I = 6, W = 1: you say ") for said in ("a", True, 1j, [1], 0)),
-        *(
-            (lambda *_, said=said: said, f"you say {said:.4g}, measured 0.1765. How long is the longest span")
-            for said in (0, 0.5, float("nan"), float("inf"))
-        ),
-    ],
-}
-test_replies = each_reply(
-    lesson_13,
-    split_needs=NEEDS_OF_HALVES,
-    two_halves=HALVES,
-    putting_off=DELAYS,
-    stamped=STAMPS,
-    put_off=ROWS,
-    small_weight_times=BUBBLES,
-)
+test_replies = each_reply(lesson_13, program=PROGRAMS, receive_buffers=BUFFERS)

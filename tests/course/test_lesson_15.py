@@ -1,382 +1,205 @@
 """Lesson 15: what the checks say to right answers and to the usual wrong ones."""
 
-from fractions import Fraction
 from functools import partial
 
-import numpy as np
 import pytest
 from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_15
-from gpipe_sim.course.lesson_15 import HIDDEN_RINGS, HIDDEN_SPEEDS, MESHES, CountedLinks
-from gpipe_sim.replicas import shares
-
-LINK = gp.Link(latency=1, bandwidth=1)
-FREE = gp.Link()  #: messages take no time
-
-
-def nothing_sent(vectors, links):
-    return [sum(vectors)] * len(vectors)
-
-
-def whole_vectors(vectors, links):
-    n, held, going = len(vectors), list(vectors), list(vectors)
-    for _ in range(n - 1):
-        for k in range(n):
-            links.send(k, going[k])
-        going = [links.receive((k - 1) % n) for k in range(n)]
-        held = [held[k] + going[k] for k in range(n)]
-    return held
-
-
-def down_a_line_and_back(vectors, links):
-    """The sum grows from device to device, and then goes around."""
-    n, held = len(vectors), list(vectors)
-    for k in range(n - 1):
-        links.send(k, held[k])
-        held[k + 1] = held[k + 1] + links.receive(k)
-    for k in range(n - 1):
-        sender = (k - 1) % n
-        links.send(sender, held[sender])
-        held[k] = links.receive(sender)
-    return held
-
-
-def through_device_0(vectors, links):
-    n, total = len(vectors), vectors[0]
-    for k in range(1, n):
-        links.send(k, vectors[k])
-        total = total + links.receive(k)
-    found = [total]
-    for _ in range(1, n):
-        links.send(0, total)
-        found.append(links.receive(0))
-    return found
-
-
-def half_of_it(vectors, links):
-    """Only device 0's half of the rounds is real: the rest is read from other devices."""
-    n = len(vectors)
-    for k in range(n):
-        links.send(k, np.array_split(vectors[k], n)[0])
-    for k in range(n):
-        links.receive(k)
-    return [sum(vectors)] * n
-
-
-def twice_as_many_rounds(vectors, links):
-    found = answers.ring_sum(vectors, links)
-    answers.ring_sum(vectors, links)
-    return found
-
-
-def one_device_differs(vectors, links):
-    """Device 1 sums for itself, in another order."""
-    found = answers.ring_sum(vectors, links)
-    if len(found) > 1:
-        found[1] = sum(vectors[::-1])
-    return found
-
-
-def begins_again(vectors, links):
-    """The second half begins with each device's own piece, not with the one that it has just added to."""
-    n = len(vectors)
-    held = [np.array_split(vector, n) for vector in vectors]
-    for half in range(2):
-        for turn in range(n - 1):
-            for k in range(n):
-                links.send(k, held[k][(k - turn) % n])
-            for k in range(n):
-                i, arrived = (k - 1 - turn) % n, links.receive((k - 1) % n)
-                held[k][i] = arrived if half else held[k][i] + arrived
-    return [np.concatenate(pieces) for pieces in held]
-
-
-def a_line(vectors, links):
-    """The last device sends to nobody."""
-    n = len(vectors)
-    held = [np.array_split(vector, n) for vector in vectors]
-    for turn in range(2 * (n - 1)):
-        for k in range(n - 1):
-            links.send(k, held[k][(k - turn) % n])
-        for k in range(1, n):
-            arrived, i = links.receive(k - 1), (k - 1 - turn) % n
-            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
-    return [np.concatenate(pieces) for pieces in held]
-
-
-def rotated(vectors, links):
-    """Each device joins its pieces from its own on."""
-    n = len(vectors)
-    found = answers.ring_sum(vectors, links)
-    return [np.concatenate(np.roll(np.array_split(each, n), k, 0)) for k, each in enumerate(found)]
+from gpipe_sim.course.answers import v_strand
+from gpipe_sim.families import VMin
 
 
-def other_way_round(vectors, links):
-    """Each device sends to the one before it."""
-    n = len(vectors)
-    held = [np.array_split(vector, n) for vector in vectors]
-    for turn in range(2 * (n - 1)):
-        for k in range(n):
-            links.send(k, held[k][(k + turn) % n])
-        for k in range(n):
-            i = (k + 1 + turn) % n
-            arrived = links.receive((k + 1) % n)
-            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
-    return [np.concatenate(pieces) for pieces in held]
+def stamps(at=lambda slot, m, period, M: slot + m * period, key=lambda stamp: stamp[0]):
+    """A strand for each microbatch; each argument is a piece that one can get wrong."""
 
+    def rows(strand, M, period):
+        made = []
+        for slots in strand:
+            row = [
+                (at(slot, m, period, M), s, kind, m) for (s, kind), slot in slots.items() for m in range(M)
+            ]
+            made.append([tuple(action) for _, *action in (sorted(row, key=key) if key else row)])
+        return made
 
-def in_place(vectors, links):
-    n = len(vectors)
-    held = [np.array_split(vector, n) for vector in vectors]
-    for turn in range(2 * n - 2):
-        for k in range(n):
-            links.send(k, held[k][(k + 1 - turn) % n])
-            arrived, i = links.receive(k), (k + 1 - turn) % n
-            if turn < n - 1:
-                held[(k + 1) % n][i] += arrived
-            else:
-                held[(k + 1) % n][i][:] = arrived
-    return np.array(vectors)
+    return rows
 
 
-@pytest.mark.parametrize(("n", "length"), [*HIDDEN_RINGS, (16, 1000), (7, 40)])
-def test_the_folded_ring_is_the_librarys_bit_for_bit_and_byte_for_byte(n, length):
-    vectors, links = list(np.random.default_rng(0).normal(size=(n, length))), CountedLinks()
-    own, its = answers.ring_sum(vectors, links), gp.replicas.ring_all_reduce(vectors)
-    assert all(np.array_equal(a, b) for a, b in zip(own, its.sums, strict=True))
-    assert [links.of(k) for k in range(n)] == list(its.sent)
+def slot_by_slot(strand, M, period):
+    """A right answer that walks through time."""
+    rows = []
+    for slots in strand:
+        row = []
+        for now in range(max(slots.values()) + M * period):
+            row += [
+                (s, kind, m)
+                for (s, kind), slot in slots.items()
+                for m in range(M)
+                if slot + m * period == now
+            ]
+        rows.append(row)
+    return rows
 
 
-# Shares
+def collides(K, pause=0):
+    return any(len({slot % 6 for slot in slots.values()}) < 6 for slots in v_strand(K, pause))
 
 
-def rounded(samples, speeds):
-    return [round(samples * speed / sum(speeds)) for speed in speeds]
+def test_two_actions_share_a_slot_where_the_devices_are_a_multiple_of_three():
+    assert [K for K in range(2, 14) if collides(K)] == [3, 6, 9, 12]
+    assert [K for K in range(2, 14) if collides(K, pause=2)] == [2, 5, 8, 11]
 
 
-def rest_to(place):
-    def answer(samples, speeds):
-        counts = [int(samples * speed / sum(speeds)) for speed in speeds]
-        counts[place] += samples - sum(counts)
-        return counts
+@pytest.mark.parametrize(
+    ("K", "M", "pause"), [(4, 8, 0), (4, 11, 0), (5, 7, 0), (7, 9, 0), (3, 9, 2), (6, 8, 2)]
+)
+def test_a_stamped_v_is_legal_and_seldom_as_short_as_v_min(K, M, pause):
+    rows = [[gp.core.Action(*action) for action in row] for row in answers.stamped(v_strand(K, pause), M, 6)]
+    order = gp.Explicit(rows, placement=gp.families.v_shaped(K))
+    longer = gp.simulate(order).makespan - gp.simulate(VMin(K, M)).makespan
+    assert longer == (0 if K in (4, 7) else 4)
 
-    return answer
 
+RUN = gp.papers.published.ZERO_BUBBLE[0]
 
-def largest_remainders(samples, speeds):
-    exact = [samples * Fraction(speed) / sum(map(Fraction, speeds)) for speed in speeds]
-    counts = [int(each) for each in exact]
-    order = sorted(range(len(speeds)), key=lambda k: counts[k] - exact[k])
-    for k in order[: samples - sum(counts)]:
-        counts[k] += 1
-    return counts
 
+def test_at_the_measured_times_v_min_takes_a_tenth_longer_than_1f1b():
+    v_min = gp.simulate(VMin(RUN.devices, RUN.microbatches), RUN.costs(2)).makespan
+    one_f_one_b = gp.simulate(gp.OneFOneB(RUN.devices, RUN.microbatches), RUN.costs(1)).makespan
+    assert v_min / one_f_one_b == pytest.approx(1.1, abs=0.005)
 
-def even(samples, speeds):
-    return [samples // len(speeds) + (k < samples % len(speeds)) for k in range(len(speeds))]
 
-
-def one_by_one(samples, speeds):
-    counts = [0] * len(speeds)
-    for _ in range(samples):
-        done = [(count + 1) / speed for count, speed in zip(counts, speeds, strict=True)]
-        counts[done.index(min(done))] += 1
-    return counts
-
-
-def to_the_one_that_is_free(samples, speeds):
-    """The next sample goes to the device that would begin it first."""
-    counts = [0] * len(speeds)
-    for _ in range(samples):
-        free = [count / speed for count, speed in zip(counts, speeds, strict=True)]
-        counts[free.index(min(free))] += 1
-    return counts
-
-
-def at_least_one(samples, speeds):
-    counts = one_by_one(max(samples - len(speeds), 0), speeds)
-    return [count + 1 for count in counts]
-
-
-# Predictions, and the figures in the sentences
-
-
-def mesh(K, family=gp.GPipe, M=64, links=FREE):
-    layers = 16 // K
-    schedule = gp.replicate(family(K, M * K // 16), 16 // K)
-    return gp.simulate(schedule, gp.Costs(layers, layers, layers), links=links, message_bytes=1)
-
-
-def with_sums(K, family=gp.GPipe, M=64, messages=FREE, sums=LINK):
-    return gp.all_reduce(mesh(K, family, M, messages), 4 * 16 // K, links=sums).makespan
-
-
-SIZES = (16, 8, 4, 2, 1)
-
-
-def test_each_natural_wrong_guess_is_told_its_own_sentence():
-    assert_each_is_told(lesson_15.TIMES_SENT, 126 / 64)
-    assert_each_is_told(lesson_15.BOTH, 39)
-    assert_each_is_told(lesson_15.WITHOUT_SUMS, "1 x 16")
-    assert_each_is_told(lesson_15.WITH_SUMS, "16 x 1")
-    assert {*lesson_15.WITHOUT_SUMS, "1 x 16"} == {*lesson_15.WITH_SUMS, "16 x 1"} == {*MESHES}
-    assert_each_is_told(lesson_15.NEIGHBOURS, "replicas")
-    assert_each_is_told(lesson_15.THROUGH, 30)
-    assert_each_is_told(lesson_15.TWICE_THE_DEVICES, 282)
-
-
-def test_sixteen_devices_as_five_meshes():
-    """Each copy more saves 3 of waiting, and costs 10 of sums, whatever M is."""
-    assert [mesh(K).makespan for K in SIZES] == [237, 234, 228, 216, 192]
-    assert [mesh(K, gp.OneFOneB).makespan for K in SIZES] == [237, 234, 228, 216, 192]
-    assert [with_sums(K) for K in SIZES] == [237, 244, 258, 286, 342]
-    for M in (64, 128):
-        copies = [16 // K for K in SIZES]
-        assert [mesh(K, M=M).makespan for K in SIZES] == [3 * M + 48 - 3 * R for R in copies]
-        assert [with_sums(K, M=M) for K in SIZES] == [3 * M + 48 - 3 * R + 10 * (R - 1) for R in copies]
-
-
-def test_the_order_turns_where_a_round_takes_1_and_a_half():
-    assert {with_sums(K, sums=gp.Link(1, 8)) for K in SIZES} == {237}
-    slower, faster = ([with_sums(K, sums=gp.Link(1, b)) for K in SIZES] for b in (7, 9))
-    assert slower == sorted(slower) and faster == sorted(faster, reverse=True)
-
-
-def test_with_messages_the_middle_is_the_shortest():
-    gpipe, one_f_one_b = (
-        [with_sums(K, each, messages=LINK) for K in SIZES] for each in (gp.GPipe, gp.OneFOneB)
-    )
-    assert gpipe == [297, 272, 270, 290, 342] and one_f_one_b == [533, 380, 314, 302, 342]
-
-
-def test_where_the_figures_of_natural_guesses_come_from():
-    def copies(n):
-        whole = gp.simulate(gp.replicate(gp.GPipe(1, 64 // n), n), gp.Costs(16, 16, 16))
-        return gp.all_reduce(whole, 64, links=LINK).makespan
-
-    assert [copies(n) for n in (16, 32, 64)] == [342, 282, 300]
-    computing = 3072 // 32
-    assert 342 // 2 == 171 and computing + 150 == 246 and computing + 62 * 5 == 406
-    one = gp.simulate(gp.replicate(gp.OneFOneB(4, 8), 2))
-    assert one.makespan == 33 and gp.all_reduce(one, 4, links=LINK).makespan == 39
-    assert gp.simulate(gp.OneFOneB(4, 16)).makespan + 6 == 63 and 33 + 4 * 6 == 57
-
-
-def test_zero_is_120_31_and_16_6_and_1_9_gb():
-    """Rajbhandari et al. 2020, figure 1."""
-    parts = [2, 2, 12]
-    kept = [7.5 * (sum(parts[: 3 - stage]) + sum(parts[3 - stage :]) / 64) for stage in range(4)]
-    assert [round(each, 1) for each in kept] == [120, 31.4, 16.6, 1.9]
-
-
-def before_it_was_received(vectors, links):
-    for piece in vectors:
-        links.send(0, piece)
-    return vectors
-
-
-def under_a_name(vectors, links):
-    links.send("next", vectors[0])
-    return vectors
-
-
-def then(change):
-    return lambda vectors, links: change(answers.ring_sum(vectors, links))
-
-
-R = partial(changed, answers.ring_sum)
-RINGS = {
-    "correct": [
-        (answer, f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes")
-        for answer in (answers.ring_sum, other_way_round, in_place)
-    ],
+STAMPS = {
+    "correct": [(stamps(), ""), (slot_by_slot, "")],
     "keep working": [
-        (
-            before_it_was_received,
-            "device 0 sends again before its last piece was received. Where is that piece",
-        ),
-        (under_a_name, "device 'next' sends, and devices are 0 to 3. Which is it?"),
-        (nothing_sent, "all have the sum, and nothing was sent. How does device 0 know"),
-        (
-            lambda vectors, links: list(vectors),
-            "that of device 0 only, and nothing has been sent. How do the",
-        ),
-        (half_of_it, "send 96 bytes. Which numbers of another device did one use without"),
-        (R(("range(2 * (n - 1))", "range(n - 1)")), "after 3 rounds. Some device has that sum"),
-        (
-            R((" if turn < n - 1 else arrived", "")),
-            "times. In which rounds is what arrives added, and in which is it kept?",
-        ),
-        (
-            R(("held[k][i] + arrived if turn < n - 1 else arrived", "arrived")),
-            "in round 2 device 0 sends a piece that holds only what device",
-        ),
-        (R(("turn < n - 1", "turn < n")), "2 times. In which rounds is what arrives added"),
-        (R(("turn < n - 1", "turn < n - 2")), "does it send that next?"),
-        (
-            R(("held[k][(k - turn) % n]", "held[k][(k + turn) % n]")),
-            "in round 2 device 0 sends a piece that holds only what device",
-        ),
-        (R(("array_split", "split")), "it stopped: ValueError: array split does not result in"),
-        (R(("[np.concatenate(pieces) for pieces in held]", "held")), "has a list of pieces. How do"),
-        (R(("links.receive((k - 1) % n)", "links.receive(k)")), "4 times, and no other. From whom"),
-        (
-            R(("links.receive((k - 1) % n)", "links.receive(k - 1)")),
-            "it stopped: IndexError: there is no device -1",
-        ),
-        (
-            then(lambda found: [each / len(found) for each in found]),
-            "each device has the mean. Which of the two",
-        ),
-        (then(lambda found: found[0]), "it gives one vector. What does each of the devices have"),
-        (then(sum), "it gives one vector. What does each"),
-        (then(lambda found: found[:1]), "it gives 1 of them. What is a list with a vector of each"),
-        (then(lambda found: dict(enumerate(found))), "it gives a dict. What is a list"),
-        (then(lambda found: [each[:2] for each in found]), "Where are its 12 numbers?"),
-        (then(lambda found: [each.sum() for each in found]), "Where are its 12 numbers?"),
-        (
-            then(lambda found: [each[::-1] for each in found]),
-            "number 0 of device 0 is what number 11 should be. Where do",
-        ),
-        (begins_again, "After round 3, who has the whole sum"),
-        (a_line, "device 3 sends nothing. Who comes after it in the ring?"),
-        (rotated, "is what number 9 should be. Where do the pieces"),
+        (stamps(at=lambda slot, *_: slot), "and on your row 0F2 comes before 7F0. In which slot is each of")
     ],
-    "almost": [
-        (whole_vectors, "device 0 sends 288 bytes, and has 96. It sends 96 in one round: how much need"),
-        (down_a_line_and_back, "Which devices send little meanwhile?"),
-        (through_device_0, "device 0 sends 288 bytes, and has 96. Which devices send little meanwhile?"),
-        (twice_as_many_rounds, "in 12 rounds. Which of them does nobody need?"),
-        (one_device_differs, "those of devices 0 and 1 differ in the last digits. Is each piece summed"),
-        (R(("range(2 * (n - 1))", "range(2 * n)")), "in 8 rounds. Which of them does nobody need?"),
+    "wrong": [
+        stamps(at=lambda slot, m, period, M: slot + m),
+        stamps(at=lambda slot, m, period, M: slot + 6 * m),
+        stamps(at=lambda slot, m, period, M: slot * period + m),
+        stamps(at=lambda slot, m, period, M: slot + (M - m) * period),
+        stamps(at=lambda slot, m, period, M: (slot + m * period) % period),
+        stamps(at=lambda slot, m, period, M: slot + m // period),
+        stamps(at=lambda slot, m, period, M: slot + m * (period + 1)),
+        stamps(at=lambda slot, m, period, M: f"{slot + m * period}"),
+        stamps(key=lambda stamp: (stamp[3], stamp[0])),
+        stamps(key=lambda stamp: (stamp[2], stamp[0])),
+        stamps(key=lambda stamp: -stamp[0]),
+        stamps(key=None),
+        lambda strand, M, period: strand,
     ],
 }
-SHARES = {
-    "correct": [
-        (answer, f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
-        for answer in (one_by_one, shares, lambda n, s: np.array(shares(n, s)))
+
+
+def strands(F=lambda s, K: s, I=lambda s, K: 4 * K - 1 - s, free=None, first=lambda held: held[::-1], late=0):
+    """A strand; each argument is a piece that one can get wrong."""
+
+    def strand(K, pause=0):
+        made = []
+        for k in range(K):
+            held, slots = (k, 2 * K - 1 - k), {}
+            for s in held:
+                slots |= {(s, "F"): F(s, K), (s, "I"): I(s, K) + pause}
+            for s in first(held):
+                slot = slots[s, "I"] + 1
+                while not (free or is_free)(slot, slots):
+                    slot += 1
+                slots[s, "W"] = slot + late
+            made.append(slots)
+        return made
+
+    return strand
+
+
+def is_free(slot, slots):
+    return slot % 6 not in {taken % 6 for taken in slots.values()}
+
+
+BY_HAND = {"0F": 0, "1F": 1, "2F": 2, "3F": 3, "3I": 4, "2I": 5, "1I": 6, "0I": 7} | {
+    "3W": 5,
+    "0W": 8,
+    "2W": 9,
+    "1W": 10,
+}
+
+
+def test_the_slots_by_hand_are_those_of_the_strand():
+    found = {f"{s}{kind}": slot for slots in v_strand(2) for (s, kind), slot in slots.items()}
+    assert found == BY_HAND
+
+
+def test_the_wrong_predictions_are_told_what_they_are():
+    rows = [[gp.core.Action(*action) for action in row] for row in answers.stamped(v_strand(4), 8, 6)]
+    held = gp.peak_in_flight(gp.Explicit(rows, placement=gp.families.v_shaped(4)))
+    assert held == (4, 4, 4, 4)
+    assert_each_is_told(lesson_15.HELD, held[0])
+    assert_each_is_told(lesson_15.COLLISIONS, "3")
+    assert_each_is_told(lesson_15.EQUALLY_MUCH, "true")
+    assert_each_is_told(lesson_15.STILL_SHORTER, "false")
+
+
+def by_hand(**other):
+    return BY_HAND | {key[::-1]: slot for key, slot in other.items()}
+
+
+HANDS = {
+    "correct": [(BY_HAND, "Of six slots in a row, how many are left over?")],
+    "almost": [
+        (
+            by_hand(W2=15),
+            "on device 1, 2W is in slot 15, and its I is done after slot 5. Which slots between",
+        ),
+        (
+            by_hand(W0=14),
+            "on device 0, 0W is in slot 14, and its I is done after slot 7. Which slots between",
+        ),
+        (by_hand(W2=10, W1=9), "on device 1, 2W is in slot 10, and its I is done after slot 5."),
     ],
     "keep working": [
-        (rounded, "These are"),
-        (even, "Where do you look at the speeds?"),
-        (lambda n, speeds: one_by_one(n, [1 / speed for speed in speeds]), "Who should get the most?"),
-        (lambda n, speeds: [n * speed / sum(speeds) for speed in speeds], "a part of a sample?"),
-        (lambda n, speeds: [n] + [0] * (len(speeds) - 1), "How long does each device take"),
-        (lambda n, speeds: sorted(one_by_one(n, speeds)), "Who should get the most?"),
-        (lambda n, speeds: [int(n * speed / sum(speeds)) for speed in speeds], "becomes of the rest?"),
-        (lambda n, speeds: [n] * len(speeds), "These are 40 samples. What becomes of that?"),
-        (lambda n, speeds: [n + 1, -1] + [0] * (len(speeds) - 2), "What is a share below 0?"),
-        (lambda n, speeds: max(one_by_one(n, speeds)), "How many samples does each device get"),
-        (lambda n, speeds: one_by_one(n, speeds)[:-1], "How many samples does each device get"),
-        (lambda n, speeds: dict(enumerate(one_by_one(n, speeds))), "How many samples does each"),
-    ],
-    "wrong": [rest_to(-1), rest_to(0)],
-    "almost": [
-        (largest_remainders, "After rounding, who should get one more, and who one less?"),
-        (to_the_one_that_is_free, "with other shares all are done after"),
-        (at_least_one, "for 5 samples and speeds 10, 1 it gives 4, 1. Device 1 takes 1 for its 1"),
+        (by_hand(W2=6), "on device 1, 2W is in slot 6. 1I is there already. Which slot is next?"),
+        (by_hand(W2=7), "In slot 7 1F of microbatch 1 meets 2W of microbatch 0. Which slot is free"),
+        (by_hand(W3=6), "In slot 6 0F of microbatch 1 meets 3W of microbatch 0. Which slot is free"),
+        (by_hand(W0=11), "In slot 11 3W of microbatch 1 meets 0W of microbatch 0."),
+        (by_hand(W1=9), "on device 1, 1W is in slot 9. 2W is there already."),
+        (by_hand(W3=4), "3W is in slot 4, and 3I in slot 4. What does a W read?"),
+        (by_hand(W2=3), "2W is in slot 3, and 2I in slot 5. What does a W read?"),
+        (by_hand(I0=4, I1=5, I2=6, I3=7), "Which stage's gradient is made first, and how many"),
+        (by_hand(F1=0), "1F is in slot 0. It waits for the F of the stage before. In which slot is that?"),
+        (by_hand(I3=None), "the slot of 3I is None. Which whole number is that?"),
+        (by_hand(I3="4"), "the slot of 3I is '4'. Which whole number is that?"),
+        (by_hand(F4=8), "'4F' is no action here. Which stages are there, and which kinds?"),
+        (by_hand(B0=8), "'0B' is no action here."),
+        ({"0F": 0, "1F": 1}, "0I of device 0 has no slot. Which two stages has a device"),
+        ({(0, "F"): 0}, "(0, 'F') is no action here."),
+        ({}, "0F of device 0 has no slot."),
+        ([0, 1, 2, 3], 'write a dict such as {"0F": 0, "1F": 1} (got list)'),
     ],
 }
-test_replies = each_reply(lesson_15, ring_sum=RINGS, shares=SHARES)
+STRANDS = {
+    "correct": [(strands(), ""), (partial(v_strand), "every action in its slot, for 8 Vs")],
+    "almost": [
+        (strands(late=6), "and its I is done after slot 8. Which slots between are free"),
+        (strands(first=lambda held: held), "on device 0, 7W is in slot 11, and its I is done after slot 8."),
+    ],
+    "keep working": [
+        (strands(F=lambda s, K: min(s, 2 * K - 1 - s)), "It waits for the F of the stage before."),
+        (strands(I=lambda s, K: 2 * K + s), "Which stage's gradient is made first"),
+        (strands(I=lambda s, K: 4 * K - s), "7I is in slot 9. Which stage's gradient is made first"),
+        (
+            strands(free=lambda slot, slots: slot not in slots.values()),
+            "In slot 15 0I of microbatch 0 meets 7W of microbatch 1.",
+        ),
+        (strands(free=lambda slot, slots: True), "Which slot is free for every microbatch?"),
+        (strands(late=-3), "What does a W read?"),
+        (changed(v_strand, (" + pause", "")), "with K = 3, pause = 2: on device 0, "),
+        (changed(v_strand, ("% 6", "% 7")), "meets"),
+        (changed(v_strand, ("S - 1 - k", "K + k")), "has no slot. Which two stages has a device"),
+        (changed(v_strand, ("return strand", "return strand[0]")), "What would a list with a dict for each"),
+        (changed(v_strand, ("return strand", "return tuple(strand)")), "What would a list with a dict"),
+        (changed(v_strand, ('slots[s, "W"] = slot', "pass")), "7W of device 0 has no slot."),
+        (lambda K: v_strand(K), "TypeError"),
+    ],
+}
+test_replies = each_reply(lesson_15, slots_by_hand=HANDS, v_strand=STRANDS, stamped=STAMPS)

@@ -1,267 +1,293 @@
 """Lesson 16: what the checks say to right answers and to the usual wrong ones."""
 
 import math
+from itertools import combinations
 
 import numpy as np
-from replies import assert_each_is_told, changed, each_alone, each_reply
+import pytest
+from replies import assert_each_is_told, each_alone, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.core import Linear
 from gpipe_sim.course import answers, lesson_16
-from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, number_of_plans, simulated, sizes
+from gpipe_sim.course.attended import by_head, mistaken_mixes, mistaken_shares
+from gpipe_sim.transformers import TransformerBlock
 
 
-def by_simulation(job: Job) -> tuple[Plan, ...]:
-    """Every plan that fits, by simulating 1F1B; then come the rings of the first stage."""
-    found = (simulated(job, *each) for each in sizes(job))
-    return tuple(sorted(plan for plan in found if plan.held <= job.room))
+def mixing(scale="d", swap=False, axis=-1, positive=np.exp, joined=True, over="places"):
+    """Attention in five lines for all heads at once; each argument is a piece that one can get wrong."""
 
-
-JOB = Job(16, 16, 64, 0.5, 0.5, 1024, 576, 2304, 512, 100_000)  #: that of the lesson
-GPT3 = gp.gpt3_175b()
-
-
-def right_time(job, K, R, M):
-    return next(time for time, _, *size in map(list, everything(job)) if size == [K, R, M])
-
-
-def everything(job):
-    return answers.plans_that_fit(job._replace(room=math.inf))
-
-
-def searching(time=None, held=None, fits=None, shapes=None, order=sorted):
-    """A search; each argument is a piece that one can get wrong."""
-
-    def answer(job):
-        found = []
-        for step, size, K, R, M in everything(job) if shapes is None else shapes(job):
-            step = time(job, K, R, M) if time else step
-            size = held(job, K, R, M) if held else size
-            if fits(job, size) if fits else size <= job.room:
-                found.append((step, size, K, R, M))
-        return order(found)
+    def answer(q, k, v, heads):
+        b, s, h = q.shape
+        d = h // heads
+        if over == "samples":
+            q, k, v = (x.swapaxes(0, 1) for x in (q, k, v))
+        q, k, v = (by_head(x, heads) for x in (q, k, v))
+        scores = (k @ q.swapaxes(2, 3) if swap else q @ k.swapaxes(2, 3)) / math.sqrt({"d": d, "h": h}[scale])
+        shares = positive(scores)
+        shares = shares / shares.sum(axis=axis, keepdims=True)
+        mix = shares @ v
+        mix = mix.swapaxes(1, 2).reshape(mix.shape[0], mix.shape[2], h) if joined else mix
+        if over == "samples":
+            mix, shares = mix.swapaxes(0, 1), np.resize(shares, (b, heads, s, s))
+        return mix, shares
 
     return answer
 
 
-def every_number(job):
-    """M that do not make equal microbatches."""
-    shapes = dict.fromkeys(size[:2] for size in sizes(job))
-    yield from ((0, 0, K, R, M) for K, R in shapes for M in range(1, job.samples // R + 1))
+def of_the_answer(change):
+    return lambda q, k, v, heads: change(*answers.attention(q, k, v, heads))
 
 
-def all_pipelines(job):
-    """K that do not divide the layers."""
-    for K in range(1, job.devices + 1):
-        if job.devices % K == 0:
-            yield (0, 0, K, job.devices // K, 1)
+def by_einsum(q, k, v, heads):
+    """Right, in another way, and with large scores in mind."""
+    b, s, h = q.shape
+    q, k, v = (x.reshape(b, s, heads, -1) for x in (q, k, v))
+    scores = np.einsum("bihd,bjhd->bhij", q, k) * (h // heads) ** -0.5
+    shares = np.exp(scores - scores.max(axis=3, keepdims=True))
+    shares /= shares.sum(axis=3, keepdims=True)
+    return np.einsum("bhij,bjhd->bihd", shares, v).reshape(b, s, h), shares
 
 
-def all_k(job):
-    """K that do not divide the devices."""
-    yield from ((0, 0, K, job.devices // K, 1) for K in range(1, job.devices + 1))
+def in_place(q, k, v, heads):
+    q /= 1.0
+    return [*mixing()(q, k, v, heads)]
 
 
-def best_of_each(job):
-    found = {}
-    for plan in answers.plans_that_fit(job):
-        found.setdefault(plan[2], plan)
-    return list(found.values())
+ONES = np.ones((1, 2, 2))
+SHARES = each_alone(mistaken_shares, ONES, ONES, 1)
+MIXES = each_alone(mistaken_mixes, np.ones((1, 1, 2, 2)), ONES, ONES, ONES)
 
 
-TIMES, BYTES = (each_alone(of, lesson_16.HIDDEN_JOBS[0], 1, 1, 1) for of in (mistaken_times, mistaken_bytes))
+def wrong_shares(mistaken):
+    return lambda q, k, v, heads: (v, mistaken(q, k, heads))
 
 
-def test_every_mistake_gives_other_numbers_than_the_others():
-    for column, mistakes in enumerate((TIMES, BYTES)):
-        found = [
-            tuple(round(mistaken(job, *size), 9) for job in lesson_16.HIDDEN_JOBS for size in sizes(job))
-            for mistaken, _ in mistakes
-        ]
-        every = [
-            tuple(round(next(p[column] for p in everything(job) if p[2:] == size), 9) for size in sizes(job))
-            for job in lesson_16.HIDDEN_JOBS
-        ]
-        assert len({*found, sum(every, ())}) == len(mistakes) + 1
+def wrong_mix(mistaken):
+    def answer(q, k, v, heads):
+        _, shares = answers.attention(q, k, v, heads)
+        return mistaken(shares, q, k, v), shares
+
+    return answer
 
 
-def few(keep):
-    return lambda plans: [plan for plan in plans if keep(plan, plans)]
+def counting(norm=2, per_place=2, heads=6, tables=5, middle=4, dropout=1, sums=0):
+    """A block's bytes; each argument is a piece that one can get wrong."""
+
+    def answer(s, h, a):
+        network = 2 * s * h + 2 * 2 * middle * s * h
+        attend = (2 + heads + 2) * s * h + tables * a * s * s
+        return 2 * (norm * s * h + per_place * s) + attend + network + (2 * dropout + sums) * s * h
+
+    return answer
 
 
-def strictly(plan, plans):
-    return not any(other[0] < plan[0] and other[1] < plan[1] for other in plans)
+def test_every_mistake_gives_other_bytes_than_the_others():
+    every = (*lesson_16.MISTAKES, (0, 0, 0, 0))
+    found = {tuple(lesson_16.off_by(terms, *shape) for shape in lesson_16.HIDDEN_BLOCKS) for terms in every}
+    assert len(found) == len(every)
 
 
-def weakly(plan, plans):
-    return not any(other[0] <= plan[0] and other[1] <= plan[1] and other is not plan for other in plans)
+def test_the_bytes_are_those_of_real_arrays_as_well():
+    """Two bytes of float16 become eight of float64, and dropout's stay one."""
+    s, h, a = 6, 20, 5
+    block = TransformerBlock(h, a, dropout=0.1, rng=np.random.default_rng(0))
+    _, saved = block.forward(np.ones((1, s, h)), gp.core.Context())
+    arrays = list(gp.core.roots(saved))
+    assert sum(x.nbytes // (1 if x.dtype == bool else 4) for x in arrays) == lesson_16.saved_bytes(s, h, a)
 
 
-def either(plan, plans):
-    return not any(other[0] < plan[0] or other[1] < plan[1] for other in plans)
+def choices(parts, goal):
+    every = (chosen for n in range(len(parts) + 1) for chosen in combinations(parts, n))
+    return [chosen for chosen in every if sum(part[1] for part in chosen) >= goal]
 
 
-def by_sorting(plans):
-    """Right, but for plans that are as good."""
-    found = []
-    for plan in sorted(plans):
-        if not found or plan[1] < found[-1][1]:
-            found.append(plan)
-    return found
+def best(parts, goal):
+    return [part[0] for part in min(choices(parts, goal), key=lambda c: sum(part[2] for part in c))]
 
 
-def test_what_no_other_beats_is_the_librarys_frontier():
-    schedules = [gp.GPipe, gp.OneFOneB, gp.ZBH1]
-    rows = planned(JOB.room, gp.Link(0.5, 1024), layers=8, rows=None, schedules=schedules)
-    found = lesson_16.kept([(row.time, row.peak, row.words) for row in rows])
-    assert {name for *_, name in found} >= {row.words for row in rows.frontier}
-    assert {plan[:2] for plan in found} == {(row.time, row.peak) for row in rows.frontier}
+def one_by_one(key, enough=0):
+    """A rule that takes parts one after the other."""
+
+    def answer(parts, goal):
+        taken, left = [], goal + enough
+        for part in sorted(parts, key=key):
+            if left > 0:
+                taken.append(part[0])
+                left -= part[1]
+        return taken
+
+    return answer
 
 
-def planned(room, link, layers=16, **options):
-    model = [Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(layers)]
-    x = gp.MetaArray((64, 8, 8), np.float64)
-    cluster = gp.Cluster(16, gp.Accelerator(1024, 0.5), room, link)
-    return gp.plan(model, cluster, (x, x), gp.mse, gp.Adam(), **options)
+def fewest_parts(parts, goal):
+    return [part[0] for part in min(choices(parts, goal), key=len)]
 
 
-def test_the_numbers_of_the_lessons_job_are_those_of_its_layers():
-    x = gp.MetaArray((64, 8, 8), np.float64)
-    layer = Linear(8, 8, rng=np.random.default_rng(0))
-    [[profile]] = gp.profile(gp.split([layer], stages=1), (x, x), gp.mse, gp.Adam()).stages
-    assert (profile.flops, profile.input_flops, profile.weight_flops) == (1024, 1024, 1024)
-    assert sum(size.fixed for size in profile.gradients.values()) == JOB.gradients
-    fixed = sum(profile.parameters.values()) + profile.state
-    assert fixed + JOB.gradients == JOB.weights
-    assert JOB.saved == 8 * 8 * 8
+def most_that_stays(parts, goal):
+    """The goal read as what may be kept."""
+    return best(parts, sum(part[1] for part in parts) - goal)
 
 
-def test_the_students_times_are_the_planners_where_messages_take_no_time():
-    free = answers.plans_that_fit(JOB._replace(latency=0, bandwidth=math.inf))
-    one = {"schedules": [gp.OneFOneB], "recompute": [False]}
-    for M in (1, 2, 4, 8):
-        for row in planned(JOB.room, gp.Link(), rows=None, microbatches=[M], **one):
-            size = 16 // row.replicas, row.replicas, M
-            time, held = next(plan[:2] for plan in free if plan[2:] == size)
-            assert row.time == time and held <= row.peak
+def test_the_account_of_a_block_is_as_written_in_the_papers_letters():
+    s, h, a = 2048, 12_288, 96
+    block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
+    text = gp.MetaArray((1, s, h), np.float16)
+    [[layer]] = gp.profile(gp.split([block], stages=1), (text, text), gp.mse).stages
+    lines = lesson_16.account([array.of(1) for array in layer.saved], s, h, a).splitlines()
+    counts = " ".join(line.split()[-1] for line in lines)
+    assert counts == "2sh 2s 2sh 6sh 2as² 1as² 2as² 2sh 1sh 2sh 2s 2sh 8sh 8sh 1sh"
+    assert lines[4] == "shares             805.3 MB  2as²"
+
+
+def test_the_lessons_formulas_are_the_papers_and_the_librarys():
+    """The table of the core and the network says what the library frees; of the core it runs one product."""
+    s, h, a = 2048, 12_288, 96
+    assert lesson_16.saved_bytes(s, h, a) == gp.formulas.block_memory(s, 1, h, a) + 4 * s
+    block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
+    text = gp.MetaArray((1, s, h), np.float16)
+    halves = gp.profile(gp.split(list(block.layers), stages=1), (text, text), gp.mse)
+    core, _, network = gp.memory.freed(halves)
+    assert (core.recompute, core.bytes, core.flops) == ("attention", 5 * a * s**2, 2 * s**2 * h)
+    assert (network.recompute, network.bytes - 2 * s, network.flops) == ("all", 19 * s * h, 16 * s * h**2)
+    assert sum(layer.flops for layer in halves.stages[0]) == 24 * s * h**2 + 4 * s**2 * h
 
 
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
-    shapes = {k for k, _, _ in sizes(JOB)}
-    ways = [m for k, _, m in sizes(JOB) if k == 16]
-    shares = [64 * k // 16 for k in shapes]
-    assert (len(shapes), len(ways), sum(shares)) == (5, 7, 124)
-    assert {5, 7, 124, len(shapes) * len(ways), len(shapes) * 64} <= set(lesson_16.HOW_MANY)
-    assert number_of_plans(JOB) == 25
-    assert_each_is_told(lesson_16.HOW_MANY, 25)
-    best = {
-        k: min((plan for plan in by_simulation(JOB) if k == plan.K), key=lambda plan: plan.held)
-        for k in shapes
-    }
-    assert [k for k in sorted(shapes) if best[k].held <= 40_000] == [2, 4, 8, 16]
-    assert by_simulation(JOB._replace(room=40_000))[0].K == 2
-    assert 16 * JOB.weights == 36_864 and 16 * JOB.saved == 8_192
-    assert_each_is_told(lesson_16.WHERE_IT_FITS, 2)
-    assert_each_is_told(lesson_16.SLOW_LINKS, 1.9, within=1)
-    assert_each_is_told(lesson_16.FEWEST, 48)
-    assert_each_is_told(lesson_16.ROOMY, "GPipe")
-    assert_each_is_told(lesson_16.MANY_LAYERS, 1)
+    s, h, a = 2048, 12_288, 96
+    one, core = lesson_16.saved_bytes(s, h, a) / 1e9, 5 * a * s**2 / 1e9
+    assert list(lesson_16.TWICE_AS_LONG) == [round(size, 2) for size in (one, 2 * one, 4 * core, 4 * one)]
+    assert_each_is_told(lesson_16.TWICE_AS_LONG, round(lesson_16.saved_bytes(2 * s, h, a) / 1e9, 2))
+
+    freed, flops = 5 * a * s**2 / (19 * s * h), 16 * s * h**2 / (4 * s**2 * h)
+    rate = freed * flops
+    assert rate == pytest.approx(20 * a / 19)
+    assert list(lesson_16.RATES) == pytest.approx([1 / rate, freed, flops, a, 2 * rate], rel=1e-3)
+    assert_each_is_told(lesson_16.RATES, round(rate, 1))
+
+    natural = [2 * one, 8 * 12 * one / 6, 48 * 12 * one]
+    assert list(lesson_16.SIX_TIMES_THE_DEVICES) == pytest.approx(natural, rel=2e-3)
+    assert_each_is_told(lesson_16.SIX_TIMES_THE_DEVICES, 275.4)
+
+    s, h = 2048, 1024
+    qkv, core, network = 6 * s * h**2, 4 * s**2 * h, 16 * s * h**2
+    assert list(lesson_16.CHEAPEST_FIRST) == [qkv / core, 1, (qkv + core + network) / core]
+    assert_each_is_told(lesson_16.CHEAPEST_FIRST, (qkv + core) / core)
+
+    assert list(lesson_16.HALF_THE_WORK) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
+    assert lesson_16.half_the_work(12_288) == 6 * 12_288
+    assert lesson_16.core_share(2048, 12_288) == pytest.approx(2048 / (6 * 12_288 + 2048))
+    assert_each_is_told(lesson_16.HALF_THE_WORK, 6 * 12_288)
 
 
-def test_two_blocks_of_gpt3_fit_a_device_and_three_do_not():
-    block = sum(array.size for array in GPT3[2].parameters.values()) * 16
-    whole = sum(array.size for layer in GPT3 for array in layer.parameters.values()) * 16
-    assert 2 * block < 80e9 < 3 * block and round(block / 1e9) == 29
-    assert math.ceil(whole / 80e9) == 36 and whole > 35 * 80e9
-    assert math.ceil(96 / (80e9 / block)) == 35
-    ends = [16 * sum(a.size for a in GPT3[i].parameters.values()) for i in (0, -1)]
-    assert [round(end / 1e9) for end in ends] == [10, 10] and max(ends) + 2 * block < 80e9
+def thinned(parts, goal):
+    """The best rate first, and what it need not take left out again: it errs once."""
+    taken = one_by_one(lambda part: -part[1] / part[2])(parts, goal)
+    sizes = {name: frees for name, frees, _ in parts}
+    for name in sorted(taken, key=sizes.get):
+        if sum(map(sizes.get, taken)) - sizes[name] >= goal:
+            taken.remove(name)
+    return taken
 
 
-def emptied(plans):
-    found = lesson_16.kept(plans)
-    plans.clear()
-    return found[::-1]
-
-
-SEARCHES = {
-    "correct": [
-        (answers.plans_that_fit, ""),
-        (lambda job: list(map(list, by_simulation(job))), ""),
-        (lambda job: iter(map(tuple, by_simulation(job))), ""),
-        (lambda job: [tuple(map(np.float64, plan)) for plan in answers.plans_that_fit(job)], ""),
-        (lambda job: sorted(answers.plans_that_fit(job), key=lambda plan: (plan[0], -plan[1])), ""),
-    ],
+ATTENTION = {
+    "correct": [(answer, "") for answer in (answers.attention, mixing(), by_einsum, in_place)],
     "keep working": [
-        (changed(answers.plans_that_fit, (" or job.samples % R", "")), "you have R = 3 and M = 5"),
-        (searching(shapes=every_number), "How many samples has each microbatch?"),
-        (searching(shapes=all_pipelines), "How many layers has each stage?"),
-        (searching(shapes=all_k), "How many devices are that?"),
-        (searching(time=lambda *given: 1.0), "a step takes 1, and it is 105. What is"),
-        (searching(held=lambda *given: 1.0), "you say the first device holds 1"),
+        (mixing(scale="h"), "the root of all features. How many has each head?"),
+        (mixing(swap=True), "asks with its key"),
+        (mixing(axis=2), "in each column make 1"),
+        (mixing(axis=(1, 2, 3)), "has shares that add up to"),
+        (mixing(positive=lambda x: 1 + x * x), "Which features make that score?"),
         (
-            lambda job: [(K, R, M, time, held) for time, held, K, R, M in answers.plans_that_fit(job)],
-            "Where are its K, R and M? They come last, and are whole",
+            of_the_answer(lambda y, shares: (y, np.where(np.arange(len(y))[:, None, None, None], 0, shares))),
+            "in sample 1 and head",
         ),
-        (lambda job: [plan[:2] for plan in everything(job)], "Which five numbers should it have?"),
-        (lambda job: answers.plans_that_fit(job)[0], "Which five numbers should it have?"),
-        (lambda job: [(math.nan, *plan[1:]) for plan in everything(job)], "Which line makes that?"),
-        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M? They come last, and are whole"),
-        (lambda job: "plans", "you give 'plans'; it should be a list of plans"),
-        (lambda job: job.stages, "it stopped: AttributeError"),
+        (of_the_answer(lambda y, shares: (y, np.float32(shares))), "Which features make that score?"),
+        (
+            mixing(over="samples"),
+            "sample 0 changed when sample 2 left its microbatch. Which axis did your softmax mix?",
+        ),
+        (mixing(joined=False), "the mix should be 3 x 5 x 12; you give 3 x 4 x 5 x 3"),
+        (of_the_answer(lambda y, shares: y), "it gives back one array. Which two arrays"),
+        (of_the_answer(lambda y, shares: None), "it gives back nothing"),
+        (of_the_answer(lambda y, shares: (shares, y)), "the mix should be 3 x 5 x 12; you give 3 x"),
+        (of_the_answer(lambda y, shares: (y, list(shares))), "the shares should be an array"),
+        (of_the_answer(lambda y, shares: (y, shares[0])), "should be 3 x 4 x 5 x 5; you give 4 x 5"),
+        (
+            of_the_answer(lambda y, shares: (y * np.nan, shares)),
+            "there is nan in the mix. Which line makes that?",
+        ),
+        *((wrong_shares(mistaken), question) for mistaken, question in SHARES),
     ],
     "almost": [
-        *((searching(time=mistaken), question) for mistaken, question in TIMES),
-        *((searching(held=mistaken), question) for mistaken, question in BYTES),
-        (best_of_each, "It is not in your list: which line leaves it out?"),
-        (lambda job: answers.plans_that_fit(job)[:1], "which line leaves it out?"),
-        (lambda job: [], "which line leaves it out?"),
-        (everything, "Does it fit?"),
-        (searching(fits=lambda job, size: size < job.room), "Does it fit?"),
-        (lambda job: 2 * answers.plans_that_fit(job), "is there twice. Which loop repeats it?"),
         (
-            searching(order=lambda found: sorted(found, key=lambda plan: plan[2])),
-            "you have the smallest K first. Which should come first?",
+            of_the_answer(lambda y, shares: (np.where(np.arange(12) == 7, 5.0, y), shares)),
+            "holds 5 as feature 7. Which head has that feature",
         ),
+        (of_the_answer(lambda y, shares: (y + 1, shares)), "the mix of place"),
+        *((wrong_mix(mistaken), question) for mistaken, question in MIXES),
+    ],
+}
+BLOCKS = {
+    "correct": [
+        (answer, "")
+        for answer in (
+            counting(),
+            answers.block_bytes,
+            lambda s, h, a: 34 * s * h + 5 * a * s * s + 4.0 * s,
+            lambda s, h, a: np.int64(lesson_16.saved_bytes(s, h, a)),
+        )
+    ],
+    "almost": [
+        (counting(per_place=0), "4s are missing: what does a LayerNorm keep of each place?"),
+        (lambda s, h, a: counting()(s, h, a) / 1000, "Is that in bytes?"),
+        (lambda s, h, a: counting()(s, h, a) // 2, "how many 2-byte numbers"),
+        (lambda s, h, a: counting()(s, h, a) * 2, "How many bytes does a number take here?"),
+        (counting(dropout=2, tables=6), "How many does yes or no take?"),
+        (counting(dropout=0, tables=2), "That leaves dropout out."),
+        (counting(tables=7), "the scores, or the shares?"),
+        (counting(tables=3), "Softmax and the mix read two different tables."),
+        (counting(tables=4), "There is dropout on the shares, too."),
+        (lambda s, h, a: counting()(s, h, 1), "How many tables of s x s"),
+        (counting(middle=1), "How wide is the middle of the network"),
+        (counting(middle=2), "8sh too few. The GELU and the second linear layer"),
+        (counting(norm=0), "4sh too few"),
+        (counting(sums=2), "2sh too many. Which array did you count"),
         (
-            searching(order=lambda found: sorted(found, key=lambda plan: plan[1])),
-            "you have what holds least first. Which should come first?",
+            counting(sums=4),
+            "4sh too many. Do q, k and v come from one input or three? And what does a sum save?",
         ),
-        (
-            searching(order=lambda found: sorted(found)[::-1]),
-            "you have another order. Which should come first?",
-        ),
+        (counting(dropout=0), "2sh too few. Each of two Dropouts"),
+        (counting(norm=1), "2sh too few. Each of two Dropouts, and each of two LayerNorms"),
+    ],
+    "keep working": [
+        (lambda s, h, a: 0, "Which arrays have a row for each place, and which one for each pair"),
+        (counting(heads=2, tables=4), "That is 4sh too few and 1as² too few. Which arrays"),
+        (lambda s, h, a: 12 * h * h, "Which arrays have a row for each place"),
+        (lambda s, h, a: 1e300, "Which arrays have a row for each place"),
+        (lambda s, h, a: float("nan"), "you say nan; it should be a number of bytes"),
+        (lambda s, h, a: None, "you say None; it should be a number of bytes"),
     ],
 }
 CHOICES = {
     "correct": [
-        (answer, "")
-        for answer in (
-            lesson_16.kept,
-            emptied,
-            lambda plans: tuple(lesson_16.kept(plans)),
-            lambda plans: iter(lesson_16.kept(plans)),
-            lambda plans: set(lesson_16.kept(plans)),
-        )
+        (lambda parts, goal, kind=kind: kind(best(parts, goal)), "") for kind in (list, tuple, set, iter)
     ],
+    "almost": [(thinned, "34 FLOPs, and 25 would do. The best rate first is near.")],
     "keep working": [
-        (few(strictly), "is faster and as small"),
-        (few(weakly), "Which plan beats it?"),
-        (few(either), "Which plan beats it?"),
-        (lambda plans: plans, "is faster and smaller"),
-        (lambda plans: sorted(plans)[:1], "Which plan beats it?"),
-        (lambda plans: sorted(plans, key=lambda plan: plan[1])[:1], "Which plan beats it?"),
-        (lambda plans: [], "Which plan beats it?"),
-        (lambda plans: [plan[:2] for plan in lesson_16.kept(plans)], "Return whole plans"),
-        (lambda plans: [plan[2] for plan in lesson_16.kept(plans)], "Return whole plans"),
-        (lambda plans: [plans.index(plan) for plan in lesson_16.kept(plans)], "which is none of them"),
-        (lambda plans: min(plans, default=()), "which is none of them"),
-        (lambda plans: 3, "it should be a list of plans"),
-        (lambda plans: sorted(plans)[0] and [], "it stopped: IndexError: list index out"),
-    ],
-    "almost": [
-        (by_sorting, "Does another plan that is as good beat it?"),
-        (lambda plans: lesson_16.kept(plans) + lesson_16.kept(plans)[:1], "twice. When is it added again?"),
+        (one_by_one(lambda part: part[2]), "you recompute a, b, c: 9 FLOPs, and 6 would do. What if a"),
+        (one_by_one(lambda part: -part[1]), "you recompute b: 90 FLOPs, and 32 would do. Which parts"),
+        (one_by_one(lambda part: -part[1] / part[2]), "42 FLOPs, and 32 would do. What if a"),
+        (fewest_parts, "you recompute b: 90 FLOPs"),
+        (most_that_stays, "which frees 22. What else has to go?"),
+        (one_by_one(lambda part: part[2], enough=-1), "9 FLOPs, and 6 would do"),
+        (lambda parts, goal: [part[0] for part in parts], "What if a is kept after all?"),
+        (lambda parts, goal: [], "you recompute nothing, which frees 0. What else has to go?"),
+        (lambda parts, goal: ["c", "c"], "you name c, c. What does the second time free?"),
+        (lambda parts, goal: [parts[2]], "('c', 90, 6). Give the names only, such as 'a': which"),
+        (lambda parts, goal: ["core"], "you name 'core'. Give the names only"),
+        (lambda parts, goal: 6, "you give 6; it should be a list of names"),
+        (lambda parts, goal: "c", "you give 'c'; it should be a list of names"),
+        (lambda parts, goal: None, "you give nothing; it should be a list of names"),
     ],
 }
-test_replies = each_reply(lesson_16, plans_that_fit=SEARCHES, unbeaten=CHOICES)
+test_replies = each_reply(lesson_16, attention=ATTENTION, block_bytes=BLOCKS, to_recompute=CHOICES)

@@ -1,345 +1,382 @@
 """Lesson 17: what the checks say to right answers and to the usual wrong ones."""
 
+from fractions import Fraction
 from functools import partial
-from itertools import combinations
-from math import ceil
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_alone, each_reply
+from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers, lesson_17, live
-from gpipe_sim.course.live import BANDS, last_loss, learned, worse_without_stashing
-from gpipe_sim.course.old_weights import MISTAKES, TRIALS, mistaken, trained
+from gpipe_sim.course import answers, lesson_17
+from gpipe_sim.course.lesson_17 import HIDDEN_RINGS, HIDDEN_SPEEDS, MESHES, CountedLinks
+from gpipe_sim.replicas import shares
 
-D = partial(changed, answers.delayed)
-
-
-READS = "versions[max(0, len(versions) - 1 - delay)]"
-MOVES = 'versions.append((W - rate * stage["dW"], b - rate * stage["db"]))'
-LAST = """\
-    for stage, versions in zip(stages, history, strict=True):
-        stage["W"], stage["b"] = versions[-1]
-"""
-LATE = "W, b = versions[-1]; late = len(versions) > delays[[v is versions for v in history].index(True)]"
+LINK = gp.Link(latency=1, bandwidth=1)
+FREE = gp.Link()  #: messages take no time
 
 
-def test_the_lessons_loop_is_the_librarys_training():
-    """Weight stashing, vertical sync and 2BW among the trials, and delays that no pipeline has."""
-    delays = {trial.delays for trial in TRIALS}
-    assert {(1, 0), (2, 2, 2), (3, 2, 1, 0), (1, 1, 1, 1), (0, 3, 1), (0,)} == delays
-    for trial in TRIALS:
-        assert mistaken(trial).equals(trained(trial))
-        assert np.ptp(trained(trial).losses) > 0.02
+def nothing_sent(vectors, links):
+    return [sum(vectors)] * len(vectors)
 
 
-def test_every_mistake_of_a_loop_gives_other_trainings_than_the_others():
-    found = [[mistaken(trial, **habit) for trial in TRIALS] for habit in MISTAKES.values()]
-    for one, other in combinations([*found, [trained(trial) for trial in TRIALS]], 2):
-        assert not all(a.equals(b) for a, b in zip(one, other, strict=True))
+def whole_vectors(vectors, links):
+    n, held, going = len(vectors), list(vectors), list(vectors)
+    for _ in range(n - 1):
+        for k in range(n):
+            links.send(k, going[k])
+        going = [links.receive((k - 1) % n) for k in range(n)]
+        held = [held[k] + going[k] for k in range(n)]
+    return held
 
 
-def rows(*edits):
-    return changed(answers.stream_rows, *edits), answers.versions_seen
+def down_a_line_and_back(vectors, links):
+    """The sum grows from device to device, and then goes around."""
+    n, held = len(vectors), list(vectors)
+    for k in range(n - 1):
+        links.send(k, held[k])
+        held[k + 1] = held[k + 1] + links.receive(k)
+    for k in range(n - 1):
+        sender = (k - 1) % n
+        links.send(sender, held[sender])
+        held[k] = links.receive(sender)
+    return held
 
 
-def seen(*edits):
-    return answers.stream_rows, changed(answers.versions_seen, *edits)
+def through_device_0(vectors, links):
+    n, total = len(vectors), vectors[0]
+    for k in range(1, n):
+        links.send(k, vectors[k])
+        total = total + links.receive(k)
+    found = [total]
+    for _ in range(1, n):
+        links.send(0, total)
+        found.append(links.receive(0))
+    return found
 
 
-B_AND_U = 'row += [(k, "B", m), (k, "U", m)]'
-AT_THE_END = 'row.append((k, "B", m))'
+def half_of_it(vectors, links):
+    """Only device 0's half of the rounds is real: the rest is read from other devices."""
+    n = len(vectors)
+    for k in range(n):
+        links.send(k, np.array_split(vectors[k], n)[0])
+    for k in range(n):
+        links.receive(k)
+    return [sum(vectors)] * n
 
 
-@pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 3), (4, 9), (5, 2)])
-def test_the_rows_are_the_librarys_and_so_are_the_versions(K, M):
-    library, found = gp.PipeDream(K, M), answers.stream_rows(K, M)
-    assert found == [list(row) for row in library.actions]
-    versions = [tuple(answers.versions_seen(row)[m] for m in range(M)) for row in found]
-    assert tuple(versions) == gp.staleness(library).forward
-    without = [[action for action in row if action[1] != "U"] for row in found]
-    assert without == [list(row) for row in gp.OneFOneB(K, M).actions]
+def twice_as_many_rounds(vectors, links):
+    found = answers.ring_sum(vectors, links)
+    answers.ring_sum(vectors, links)
+    return found
 
 
-def test_the_students_pieces_run_a_stream_with_weight_stashing():
-    """What the lesson runs in its own cells, at another size: the training of the delayed loop."""
-    K, M, rate, layers = 3, 8, 0.2, gp.mlp([64, 12, 9, 10])
-    data = gp.digits()
-    x, target = data.x[: 5 * M], np.eye(10)[data.y[: 5 * M]]
-
-    def update(stage, s, m, links):
-        for name in "Wb":
-            stage[name] = stage[name] - rate * M * stage["d" + name]
-            stage["d" + name] = 0
-
-    def forward(stage, s, m, links):
-        stage.setdefault("stash", {})[m] = stage["W"]
-        answers.forward(stage, s, m, links)
-
-    def backward(stage, s, m, links):
-        newest, stage["W"] = stage["W"], stage["stash"].pop(m)
-        answers.backward(stage, s, m, links)
-        stage["W"] = newest
-
-    table = answers.NEEDS | {"U": [("B", 0)]}
-    ends = answers.clock(answers.stream_rows(K, M), table, {"F": 1, "B": 2, "U": 0})
-    stages, alone = answers.stages_of(layers), answers.stages_of(layers)
-    work = {"F": forward, "B": backward, "U": update}
-    answers.run(sorted(ends, key=ends.get), stages, x, target, M, work)
-    batches = list(zip(np.split(x, M), np.split(target, M), strict=True))
-    answers.delayed(alone, batches, [2, 1, 0], rate)
-    for one, other in zip(stages, alone, strict=True):
-        assert abs(one["W"] - other["W"]).max() < 1e-12
-        assert not one["stash"]
+def one_device_differs(vectors, links):
+    """Device 1 sums for itself, in another order."""
+    found = answers.ring_sum(vectors, links)
+    if len(found) > 1:
+        found[1] = sum(vectors[::-1])
+    return found
 
 
-def rounded_up(K, k, every):
-    return 1 + ceil((K - k - 1) / every)
+def begins_again(vectors, links):
+    """The second half begins with each device's own piece, not with the one that it has just added to."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for half in range(2):
+        for turn in range(n - 1):
+            for k in range(n):
+                links.send(k, held[k][(k - turn) % n])
+            for k in range(n):
+                i, arrived = (k - 1 - turn) % n, links.receive((k - 1) % n)
+                held[k][i] = arrived if half else held[k][i] + arrived
+    return [np.concatenate(pieces) for pieces in held]
 
 
-COUNTS = each_alone(lesson_17.mistaken_counts, 1, 0, 1)
+def a_line(vectors, links):
+    """The last device sends to nobody."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * (n - 1)):
+        for k in range(n - 1):
+            links.send(k, held[k][(k - turn) % n])
+        for k in range(1, n):
+            arrived, i = links.receive(k - 1), (k - 1 - turn) % n
+            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
+    return [np.concatenate(pieces) for pieces in held]
 
 
-def test_every_wrong_count_differs_from_the_others_and_from_the_rows():
-    sizes = [(K, k, every) for K, every in lesson_17.HIDDEN_UPDATES for k in range(K)]
-    found = [tuple(count(*size) for size in sizes) for count in (*(count for count, _ in COUNTS), rounded_up)]
-    assert len(set(found)) == len(COUNTS) + 1
-    assert found[-1] == tuple(lesson_17.held(K, every)[k] for K, k, every in sizes)
+def rotated(vectors, links):
+    """Each device joins its pieces from its own on."""
+    n = len(vectors)
+    found = answers.ring_sum(vectors, links)
+    return [np.concatenate(np.roll(np.array_split(each, n), k, 0)) for k, each in enumerate(found)]
 
 
-def test_what_the_exercise_says_of_2bw():
-    """Two versions are enough from K-1 microbatches on; the paper, and the library, ask for K."""
-    for K in (2, 3, 5):
-        assert set(gp.staleness(gp.PipeDream(K, 6 * K, max(1, K - 1)), "double").held) == {2}
-        assert max(lesson_17.held(K, max(1, K - 1))) == 2
-        with pytest.raises(ValueError, match="needs every >= devices"):
-            gp.streams.PipeDream2BW(K, 6 * K, every=K - 1)
-    with pytest.raises(ValueError, match="0F6 use version 1 of stage 0"):
-        gp.staleness(gp.PipeDream(5, 30, 3), "double")
+def other_way_round(vectors, links):
+    """Each device sends to the one before it."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * (n - 1)):
+        for k in range(n):
+            links.send(k, held[k][(k + turn) % n])
+        for k in range(n):
+            i = (k + 1 + turn) % n
+            arrived = links.receive((k + 1) % n)
+            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
+    return [np.concatenate(pieces) for pieces in held]
 
 
-def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
-    lengths = {
-        each: gp.simulate(gp.repeat(gp.with_updates(gp.OneFOneB(4, each)), 56 // each)).makespan
-        for each in (1, 8, 56)
-    }
-    assert lengths == {1: 672, 8: 231, 56: 177}
-    assert gp.simulate(gp.PipeDream(4, 56)).makespan == 177
-    assert_each_is_told(lesson_17.NOBODY_WAITS, 177)
-    w = [1, 1]  # the start, and what stands before it
-    for _ in range(6):
-        w.append(w[-1] - w[-2])
-    assert w[-1] == 1
-    assert_each_is_told(lesson_17.AFTER_SIX, 1)
-    row = answers.stream_rows(4, 20)[0]
-    assert row[row.index((0, "F", 8)) - 1] == (0, "U", 4)
-    assert answers.versions_seen(row)[8] == 5
-    assert_each_is_told(lesson_17.BEFORE_EIGHT, 5)
-    assert_each_is_told(lesson_17.ONE_LINEAR, "equal")
-    assert_each_is_told(lesson_17.WITHOUT_STASHING, "six")
-    assert_each_is_told(lesson_17.MUST_ONE_CHOOSE, "false")
+def in_place(vectors, links):
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * n - 2):
+        for k in range(n):
+            links.send(k, held[k][(k + 1 - turn) % n])
+            arrived, i = links.receive(k), (k + 1 - turn) % n
+            if turn < n - 1:
+                held[(k + 1) % n][i] += arrived
+            else:
+                held[(k + 1) % n][i][:] = arrived
+    return np.array(vectors)
 
 
-def test_a_flush_is_not_the_only_way_to_have_fresh_weights():
-    overlapped = gp.repeat(gp.with_updates(gp.families.ZBH2(4, 8)), 7)
-    assert gp.simulate(overlapped).makespan == 171
-    assert {late for row in gp.staleness(overlapped).delay for late in row} == {0}
-    assert gp.peak_in_flight(overlapped) == (7, 7, 7, 7)
+@pytest.mark.parametrize(("n", "length"), [*HIDDEN_RINGS, (16, 1000), (7, 40)])
+def test_the_folded_ring_is_the_librarys_bit_for_bit_and_byte_for_byte(n, length):
+    vectors, links = list(np.random.default_rng(0).normal(size=(n, length))), CountedLinks()
+    own, its = answers.ring_sum(vectors, links), gp.replicas.ring_all_reduce(vectors)
+    assert all(np.array_equal(a, b) for a, b in zip(own, its.sums, strict=True))
+    assert [links.of(k) for k in range(n)] == list(its.sent)
 
 
-def test_trainings_of_the_lesson_are_well_inside_their_bands():
-    """The notebook stores the bands. Sums that round otherwise move these means by less than 0.01."""
-    ways = [(2, 0.02), (6, 0.02), (6, 0.07)]
-    runs = [(devices, rate, way) for devices, rate in ways for way in ("stashed", "vertical", "latest")]
-    for run in [(1, 0.02, "stashed"), (1, 0.07, "stashed"), *runs]:
-        if (last := last_loss(*run)) is not None:
-            assert min(abs(last - edge) for edge in BANDS) > 0.05, (run, last)
-    assert learned(6, 0.07, "latest") == "diverged"
-    assert last_loss(6, 0.02, "latest") > 1.5 * last_loss(6, 0.02, "stashed")
-    assert worse_without_stashing(0.02) == worse_without_stashing(0.07) == "six"
-    assert gp.staleness(gp.PipeDream(4, 20)).held == (4, 3, 2, 1)
-    assert learned(2, 0.02, "latest") == learned(2, 0.02, "stashed") == learned(1, 0.02, "stashed")
+# Shares
 
 
-@pytest.mark.parametrize(
-    ("ends", "where"),
-    [
-        ({}, "neither"),
-        ({2: "0.7 to 1.2"}, "two"),
-        ({6: "over 2"}, "six"),
-        ({6: "diverged"}, "six"),
-        ({2: "1.2 to 2", 6: "diverged"}, "both"),
-    ],
-)
-def test_where_stashing_matters_is_read_off_the_bands(monkeypatch, ends, where):
-    def told(devices, rate, weights):
-        return ends.get(devices, "under 0.7") if weights == "latest" else "under 0.7"
-
-    monkeypatch.setattr(live, "learned", told)
-    assert worse_without_stashing(0.02) == where
+def rounded(samples, speeds):
+    return [round(samples * speed / sum(speeds)) for speed in speeds]
 
 
-def by_index(stages, batches, delays, rate):
-    old = [[{name: stage[name].copy() for name in "Wb"} for stage in stages]]
-    for t, (x, target) in enumerate(batches):
-        for s, stage in enumerate(stages):
-            stage |= old[max(t - delays[s], 0)][s] | {"dW": 0, "db": 0}
-        yield answers.step(stages, x, target)
-        old.append(
-            [{n: old[t][s][n] - rate * stage["d" + n] for n in "Wb"} for s, stage in enumerate(stages)]
-        )
-    for s, stage in enumerate(stages):
-        stage |= old[-1][s]
+def rest_to(place):
+    def answer(samples, speeds):
+        counts = [int(samples * speed / sum(speeds)) for speed in speeds]
+        counts[place] += samples - sum(counts)
+        return counts
+
+    return answer
 
 
-def under_a_cap(K, M):
-    """With 1F1B from lesson 07."""
-    found = answers.capped_rows(K, M, [K - k for k in range(K)], answers.NEEDS, {"F": 1, "B": 2})
-    double = {"F": "F", "B": "BU"}
-    return [[(s, each, m) for s, kind, m in row for each in double[kind]] for row in found]
+def largest_remainders(samples, speeds):
+    exact = [samples * Fraction(speed) / sum(map(Fraction, speeds)) for speed in speeds]
+    counts = [int(each) for each in exact]
+    order = sorted(range(len(speeds)), key=lambda k: counts[k] - exact[k])
+    for k in order[: samples - sum(counts)]:
+        counts[k] += 1
+    return counts
 
 
-def in_flight(K, k, every):
-    ahead = range(-(K - k - 1), 1)  # with the first microbatch of a mini-batch, number 0
-    return len({m // every for m in ahead})
+def even(samples, speeds):
+    return [samples // len(speeds) + (k < samples % len(speeds)) for k in range(len(speeds))]
 
 
-LOOPS = {
+def one_by_one(samples, speeds):
+    counts = [0] * len(speeds)
+    for _ in range(samples):
+        done = [(count + 1) / speed for count, speed in zip(counts, speeds, strict=True)]
+        counts[done.index(min(done))] += 1
+    return counts
+
+
+def to_the_one_that_is_free(samples, speeds):
+    """The next sample goes to the device that would begin it first."""
+    counts = [0] * len(speeds)
+    for _ in range(samples):
+        free = [count / speed for count, speed in zip(counts, speeds, strict=True)]
+        counts[free.index(min(free))] += 1
+    return counts
+
+
+def at_least_one(samples, speeds):
+    counts = one_by_one(max(samples - len(speeds), 0), speeds)
+    return [count + 1 for count in counts]
+
+
+# Predictions, and the figures in the sentences
+
+
+def mesh(K, family=gp.GPipe, M=64, links=FREE):
+    layers = 16 // K
+    schedule = gp.replicate(family(K, M * K // 16), 16 // K)
+    return gp.simulate(schedule, gp.Costs(layers, layers, layers), links=links, message_bytes=1)
+
+
+def with_sums(K, family=gp.GPipe, M=64, messages=FREE, sums=LINK):
+    return gp.all_reduce(mesh(K, family, M, messages), 4 * 16 // K, links=sums).makespan
+
+
+SIZES = (16, 8, 4, 2, 1)
+
+
+def test_each_natural_wrong_guess_is_told_its_own_sentence():
+    assert_each_is_told(lesson_17.TIMES_SENT, 126 / 64)
+    assert_each_is_told(lesson_17.BOTH, 39)
+    assert_each_is_told(lesson_17.WITHOUT_SUMS, "1 x 16")
+    assert_each_is_told(lesson_17.WITH_SUMS, "16 x 1")
+    assert {*lesson_17.WITHOUT_SUMS, "1 x 16"} == {*lesson_17.WITH_SUMS, "16 x 1"} == {*MESHES}
+    assert_each_is_told(lesson_17.NEIGHBOURS, "replicas")
+    assert_each_is_told(lesson_17.THROUGH, 30)
+    assert_each_is_told(lesson_17.TWICE_THE_DEVICES, 282)
+
+
+def test_sixteen_devices_as_five_meshes():
+    """Each copy more saves 3 of waiting, and costs 10 of sums, whatever M is."""
+    assert [mesh(K).makespan for K in SIZES] == [237, 234, 228, 216, 192]
+    assert [mesh(K, gp.OneFOneB).makespan for K in SIZES] == [237, 234, 228, 216, 192]
+    assert [with_sums(K) for K in SIZES] == [237, 244, 258, 286, 342]
+    for M in (64, 128):
+        copies = [16 // K for K in SIZES]
+        assert [mesh(K, M=M).makespan for K in SIZES] == [3 * M + 48 - 3 * R for R in copies]
+        assert [with_sums(K, M=M) for K in SIZES] == [3 * M + 48 - 3 * R + 10 * (R - 1) for R in copies]
+
+
+def test_the_order_turns_where_a_round_takes_1_and_a_half():
+    assert {with_sums(K, sums=gp.Link(1, 8)) for K in SIZES} == {237}
+    slower, faster = ([with_sums(K, sums=gp.Link(1, b)) for K in SIZES] for b in (7, 9))
+    assert slower == sorted(slower) and faster == sorted(faster, reverse=True)
+
+
+def test_with_messages_the_middle_is_the_shortest():
+    gpipe, one_f_one_b = (
+        [with_sums(K, each, messages=LINK) for K in SIZES] for each in (gp.GPipe, gp.OneFOneB)
+    )
+    assert gpipe == [297, 272, 270, 290, 342] and one_f_one_b == [533, 380, 314, 302, 342]
+
+
+def test_where_the_figures_of_natural_guesses_come_from():
+    def copies(n):
+        whole = gp.simulate(gp.replicate(gp.GPipe(1, 64 // n), n), gp.Costs(16, 16, 16))
+        return gp.all_reduce(whole, 64, links=LINK).makespan
+
+    assert [copies(n) for n in (16, 32, 64)] == [342, 282, 300]
+    computing = 3072 // 32
+    assert 342 // 2 == 171 and computing + 150 == 246 and computing + 62 * 5 == 406
+    one = gp.simulate(gp.replicate(gp.OneFOneB(4, 8), 2))
+    assert one.makespan == 33 and gp.all_reduce(one, 4, links=LINK).makespan == 39
+    assert gp.simulate(gp.OneFOneB(4, 16)).makespan + 6 == 63 and 33 + 4 * 6 == 57
+
+
+def test_zero_is_120_31_and_16_6_and_1_9_gb():
+    """Rajbhandari et al. 2020, figure 1."""
+    parts = [2, 2, 12]
+    kept = [7.5 * (sum(parts[: 3 - stage]) + sum(parts[3 - stage :]) / 64) for stage in range(4)]
+    assert [round(each, 1) for each in kept] == [120, 31.4, 16.6, 1.9]
+
+
+def before_it_was_received(vectors, links):
+    for piece in vectors:
+        links.send(0, piece)
+    return vectors
+
+
+def under_a_name(vectors, links):
+    links.send("next", vectors[0])
+    return vectors
+
+
+def then(change):
+    return lambda vectors, links: change(answers.ring_sum(vectors, links))
+
+
+R = partial(changed, answers.ring_sum)
+RINGS = {
     "correct": [
-        (answers.delayed, ""),
-        (by_index, ""),
-        (lambda *given: np.array(answers.delayed(*given)), ""),
+        (answer, f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes")
+        for answer in (answers.ring_sum, other_way_round, in_place)
+    ],
+    "keep working": [
+        (
+            before_it_was_received,
+            "device 0 sends again before its last piece was received. Where is that piece",
+        ),
+        (under_a_name, "device 'next' sends, and devices are 0 to 3. Which is it?"),
+        (nothing_sent, "all have the sum, and nothing was sent. How does device 0 know"),
+        (
+            lambda vectors, links: list(vectors),
+            "that of device 0 only, and nothing has been sent. How do the",
+        ),
+        (half_of_it, "send 96 bytes. Which numbers of another device did one use without"),
+        (R(("range(2 * (n - 1))", "range(n - 1)")), "after 3 rounds. Some device has that sum"),
+        (
+            R((" if turn < n - 1 else arrived", "")),
+            "times. In which rounds is what arrives added, and in which is it kept?",
+        ),
+        (
+            R(("held[k][i] + arrived if turn < n - 1 else arrived", "arrived")),
+            "in round 2 device 0 sends a piece that holds only what device",
+        ),
+        (R(("turn < n - 1", "turn < n")), "2 times. In which rounds is what arrives added"),
+        (R(("turn < n - 1", "turn < n - 2")), "does it send that next?"),
+        (
+            R(("held[k][(k - turn) % n]", "held[k][(k + turn) % n]")),
+            "in round 2 device 0 sends a piece that holds only what device",
+        ),
+        (R(("array_split", "split")), "it stopped: ValueError: array split does not result in"),
+        (R(("[np.concatenate(pieces) for pieces in held]", "held")), "has a list of pieces. How do"),
+        (R(("links.receive((k - 1) % n)", "links.receive(k)")), "4 times, and no other. From whom"),
+        (
+            R(("links.receive((k - 1) % n)", "links.receive(k - 1)")),
+            "it stopped: IndexError: there is no device -1",
+        ),
+        (
+            then(lambda found: [each / len(found) for each in found]),
+            "each device has the mean. Which of the two",
+        ),
+        (then(lambda found: found[0]), "it gives one vector. What does each of the devices have"),
+        (then(sum), "it gives one vector. What does each"),
+        (then(lambda found: found[:1]), "it gives 1 of them. What is a list with a vector of each"),
+        (then(lambda found: dict(enumerate(found))), "it gives a dict. What is a list"),
+        (then(lambda found: [each[:2] for each in found]), "Where are its 12 numbers?"),
+        (then(lambda found: [each.sum() for each in found]), "Where are its 12 numbers?"),
+        (
+            then(lambda found: [each[::-1] for each in found]),
+            "number 0 of device 0 is what number 11 should be. Where do",
+        ),
+        (begins_again, "After round 3, who has the whole sum"),
+        (a_line, "device 3 sends nothing. Who comes after it in the ring?"),
+        (rotated, "is what number 9 should be. Where do the pieces"),
     ],
     "almost": [
-        (D((READS, "versions[-1]")), "Which version do you read, and are the older ones"),
-        (
-            D((MOVES, 'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W, b))')),
-            "are the older ones still what they were?",
-        ),
-        (D(("history, delays,", "history, delays[::-1],")), "Which stage has which delay?"),
-        (D(("- 1 - delay", "- 1 - delays[0]")), "the same delay for all stages"),
-        (D(("- 1 - delay", "- 1 - max(delays)")), "the longest delay for all stages"),
-        (D(("- 1 - delay", "- 2 - delay")), "one update too old"),
-        (D((READS, "versions[max(0, len(versions) - max(1, delay))]")), "one update too new"),
-        (D((READS, "versions[-min(delay, len(versions))]")), "Which entry of a list is number -0?"),
-        (D((READS, "versions[0]")), "Does your history grow?"),
-        (
-            D(("W, b = versions[-1]", 'W, b = stage["W"], stage["b"]')),
-            "You subtract from the weights that were read",
-        ),
-        (D(('            stage["dW"] = stage["db"] = 0\n', "")), "the gradients of all mini-batches so far"),
-        (D(('b - rate * stage["db"]', "b")), "b never changes"),
-        (D(('W - rate * stage["dW"]', "W")), "W never changes"),
-        (
-            D(('stage["W"], stage["b"] = ' + READS, f'stage["W"], stage["b"] = {READS}[0], versions[-1][1]')),
-            "W is read from the history, b is the newest",
-        ),
-        (
-            D((MOVES, 'versions.append((W + rate * stage["dW"], b + rate * stage["db"]))')),
-            "In which direction does the loss fall?",
-        ),
-        (
-            D(("W, b = versions[-1]", LATE), (MOVES, MOVES.replace("rate", "late * rate"))),
-            "In the beginning you do not update",
-        ),
-        (D((LAST, "")), "end with other weights. They hold those that were read last"),
-        (
-            D((MOVES, 'versions.append((W - stage["dW"], b - stage["db"]))')),
-            "Your weights move by the whole gradient",
-        ),
-    ],
-    "keep working": [
-        (D((READS, "versions[-1 - delay]")), "it stopped: IndexError"),
-        (D(("return losses", "return losses[-1]")), "it should be a list of losses"),
-        (D(("return losses", "return losses[1:]")), "How many mini-batches have one?"),
-        (
-            D((LAST, '    for stage in stages:\n        stage["W"] = stage["W"].sum()\n')),
-            "Which array did it begin with?",
-        ),
-        (lambda stages, batches, delays, rate: [0.1] * len(batches), "Does a line change an array in place?"),
-        (
-            D(
-                (
-                    MOVES,
-                    'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W.copy(), b.copy()))',
-                )
-            ),
-            "Does a line change an array in place?",
-        ),
+        (whole_vectors, "device 0 sends 288 bytes, and has 96. It sends 96 in one round: how much need"),
+        (down_a_line_and_back, "Which devices send little meanwhile?"),
+        (through_device_0, "device 0 sends 288 bytes, and has 96. Which devices send little meanwhile?"),
+        (twice_as_many_rounds, "in 12 rounds. Which of them does nobody need?"),
+        (one_device_differs, "those of devices 0 and 1 differ in the last digits. Is each piece summed"),
+        (R(("range(2 * (n - 1))", "range(2 * n)")), "in 8 rounds. Which of them does nobody need?"),
     ],
 }
-STREAMS = {
+SHARES = {
     "correct": [
-        ((answers.stream_rows, answers.versions_seen), ""),
-        ((under_a_cap, answers.versions_seen), ""),
+        (answer, f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
+        for answer in (one_by_one, shares, lambda n, s: np.array(shares(n, s)))
     ],
     "keep working": [
-        (rows(("K - k - 1", "K - k")), "How many does 1F1B do there, its first round included?"),
-        (rows(("K - k - 1", "K - 1")), "before its first backward"),
-        (rows(("K - k - 1", "k")), "before its first backward"),
-        (rows(("min(K - k - 1, M)", "M")), "before its first backward"),
-        (rows((B_AND_U, 'row += [(k, "U", m), (k, "B", m)]')), "What does an update subtract?"),
-        (rows((B_AND_U, AT_THE_END)), "When should the device do that?"),
-        (
-            rows((B_AND_U, AT_THE_END), ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])')),
-            "When should the device do that?",
-        ),
-        (rows((B_AND_U, 'row += [(k, "B", m), (m, "U", k)]')), "Which stage is on this device?"),
-        (rows((B_AND_U, 'row += [(k, "B", m), (k, "W", m)]')), "Which of F, B, U is that?"),
-        ((None, answers.versions_seen), "Now write stream_rows"),
-        (seen(('if kind == "U":', 'if kind == "B":')), "Does every backward make a new version?"),
-        (seen(('if kind == "U":', 'if kind == "F":')), "Does a forward make a new version?"),
-        (seen(('if kind == "F":', 'if kind == "B":')), "for its forward, or for its backward?"),
-        (seen(("{}, 0", "{}, 1")), "Which version is there before any update"),
-        (seen(("updates += 1", "updates = m")), "the number of the last update's microbatch"),
-        (
-            (
-                answers.stream_rows,
-                lambda row: {m: sum(k == "U" for _, k, _ in row) for _, k, m in row if k == "F"},
-            ),
-            "Is that all updates, or those before its forward?",
-        ),
-        (
-            (answers.stream_rows, lambda row: {m: max(0, m - 1) for _, k, m in row if k == "F"}),
-            "Which updates stand before it?",
-        ),
-        (
-            (answers.stream_rows, lambda row: list(answers.versions_seen(row).values())),
-            "Which dict says the version for each microbatch?",
-        ),
-        (seen(("seen[m] = updates", "seen[_, kind, m] = updates")), "What are its keys?"),
-        (seen(('if kind == "F":', 'if kind == "F" and m:')), "says nothing of microbatch 0"),
-        ((answers.stream_rows, lambda row: row[0].stage), "it stopped: AttributeError"),
+        (rounded, "These are"),
+        (even, "Where do you look at the speeds?"),
+        (lambda n, speeds: one_by_one(n, [1 / speed for speed in speeds]), "Who should get the most?"),
+        (lambda n, speeds: [n * speed / sum(speeds) for speed in speeds], "a part of a sample?"),
+        (lambda n, speeds: [n] + [0] * (len(speeds) - 1), "How long does each device take"),
+        (lambda n, speeds: sorted(one_by_one(n, speeds)), "Who should get the most?"),
+        (lambda n, speeds: [int(n * speed / sum(speeds)) for speed in speeds], "becomes of the rest?"),
+        (lambda n, speeds: [n] * len(speeds), "These are 40 samples. What becomes of that?"),
+        (lambda n, speeds: [n + 1, -1] + [0] * (len(speeds) - 2), "What is a share below 0?"),
+        (lambda n, speeds: max(one_by_one(n, speeds)), "How many samples does each device get"),
+        (lambda n, speeds: one_by_one(n, speeds)[:-1], "How many samples does each device get"),
+        (lambda n, speeds: dict(enumerate(one_by_one(n, speeds))), "How many samples does each"),
     ],
+    "wrong": [rest_to(-1), rest_to(0)],
     "almost": [
-        (
-            rows(
-                (B_AND_U, AT_THE_END),
-                ("rows.append(row)", 'rows.append(row + [(k, "U", m) for m in range(M)])'),
-            ),
-            "all updates come at the end",
-        ),
-        (
-            rows(
-                (B_AND_U, 'row += [(k, "B", m)] + ([(k, "U", m - 1)] if m else [])'),
-                ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])'),
-            ),
-            "after 0B0 comes 0F3. Right behind which action should 0U0 stand?",
-        ),
-        ((answers.stream_rows, None), "Now write versions_seen"),
+        (largest_remainders, "After rounding, who should get one more, and who one less?"),
+        (to_the_one_that_is_free, "with other shares all are done after"),
+        (at_least_one, "for 5 samples and speeds 10, 1 it gives 4, 1. Device 1 takes 1 for its 1"),
     ],
 }
-HOW_MANY = {
-    "correct": [(rounded_up, ""), (in_flight, ""), (lambda K, k, every: 1 - (k + 1 - K) // every, "")],
-    "almost": COUNTS,
-    "keep working": [
-        (lambda K, k, every: 0, "how many microbatches before it are still in flight?"),
-        (lambda K, k, every: 1 + (K - k - 1) / every, "How many versions is that?"),
-        (lambda K, k, every: "two", "How many versions is that?"),
-        (lambda K, k, every: float("nan"), "How many versions is that?"),
-        (lambda K, k, every: float("inf"), "How many versions is that?"),
-        (lambda K, k, every: [4, 3, 2, 1], "How many versions is that?"),
-    ],
-}
-test_replies = each_reply(lesson_17, delayed=LOOPS, stream=STREAMS, versions_held=HOW_MANY)
+test_replies = each_reply(lesson_17, ring_sum=RINGS, shares=SHARES)

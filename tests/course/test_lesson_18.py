@@ -1,362 +1,267 @@
 """Lesson 18: what the checks say to right answers and to the usual wrong ones."""
 
-from dataclasses import replace
-from itertools import pairwise
-from statistics import mean, median
+import math
 
 import numpy as np
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, changed, each_alone, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.core import F, needs
-from gpipe_sim.course import lesson_18
-from gpipe_sim.course.clocked import PAUSE, measured
-from gpipe_sim.export import recorded_run
+from gpipe_sim.core import Linear
+from gpipe_sim.course import answers, lesson_18
+from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, number_of_plans, simulated, sizes
 
 
-def reply(check, answer) -> str:
-    return repr(check(answer))
+def by_simulation(job: Job) -> tuple[Plan, ...]:
+    """Every plan that fits, by simulating 1F1B; then come the rings of the first stage."""
+    found = (simulated(job, *each) for each in sizes(job))
+    return tuple(sorted(plan for plan in found if plan.held <= job.room))
 
 
-def took(timeline, stage=None, kind="F"):
-    return [
-        span.end - span.start
-        for span in timeline.spans
-        if stage in (None, span.action.stage) and kind in (None, span.action.kind)
-    ]
+JOB = Job(16, 16, 64, 0.5, 0.5, 1024, 576, 2304, 512, 100_000)  #: that of the lesson
+GPT3 = gp.gpt3_175b()
 
 
-def step(timeline, microbatches, family=gp.GPipe, **changed):
-    costs = replace(gp.fit_costs(timeline), **changed)
-    return gp.simulate(family(timeline.schedule.devices, microbatches), costs).makespan
+def right_time(job, K, R, M):
+    return next(time for time, _, *size in map(list, everything(job)) if size == [K, R, M])
 
 
-def test_a_step_by_the_fitted_costs():
-    clock = recorded_run("gpipe16").makespan
-    said = step(recorded_run(), 16)
-    assert abs(said / clock - 1) < 0.05
-    assert reply(lesson_18.gpipe_step, step) == (
-        f"correct: for the recorded devices and 16 microbatches you say {said:.0f} ms, and the clock said "
-        f"{clock:.0f} ms. What do your costs leave out?"
-    )
+def everything(job):
+    return answers.plans_that_fit(job._replace(room=math.inf))
 
 
-def truth(timeline, microbatches):
-    """What a clock says, or the fit where none was read."""
-    clocks = {(case.makespan, size): clock for case, size, clock in lesson_18._step_cases()}
-    return clocks[timeline.makespan, microbatches] or step(timeline, microbatches)
+def searching(time=None, held=None, fits=None, shapes=None, order=sorted):
+    """A search; each argument is a piece that one can get wrong."""
 
-
-def scaled(timeline, microbatches):
-    """By the fitted costs, and by how far these were off for the step that was measured."""
-    same = gp.simulate(timeline.schedule, gp.fit_costs(timeline)).makespan
-    return step(timeline, microbatches) * timeline.makespan / same
-
-
-def turns(timeline, microbatches):
-    return microbatches + timeline.schedule.devices - 1
-
-
-def slowest(timeline):
-    costs = gp.fit_costs(timeline)
-    stages = range(timeline.schedule.devices)
-    return max(sum(costs.duration(make(k, 0), k) for make in (F, gp.core.B)) for k in stages)
-
-
-AS_THE_SLOWEST = (
-    "That takes every stage to be as long as the slowest. "
-    "How long does the first microbatch take to reach the slowest, and the last one from there?"
-)
-
-
-def like_the_first(timeline, microbatches):
-    costs = gp.fit_costs(timeline)
-    names = ("forward", "input_grad", "weight_grad")
-    first = {name: getattr(costs, name)[0] for name in names if isinstance(getattr(costs, name), tuple)}
-    return step(timeline, microbatches, **first)
-
-
-def pauses(timeline, counts=None):
-    """Those that count, by when what the later action needs from other devices had ended."""
-    counts = counts or (lambda before, ends: all(end <= before.end for end in ends))
-    schedule = timeline.schedule
-    for row in timeline.rows:
-        for before, after in pairwise(row):
-            needed = [n for n in needs(after.action, schedule) if schedule.device_of(n) != after.device]
-            if counts(before, [timeline.ends[need] for need in needed]):
-                yield after.start - before.end
-
-
-def all_pauses(timeline):
-    return list(pauses(timeline, lambda before, ends: True))
-
-
-def shorter_half(timeline):
-    times = sorted(all_pauses(timeline))
-    return times[: len(times) // 2]
-
-
-def needs_of_its_own_too(how):
-    """Whether what was needed had ended, by ``how`` over all needs, also those on the same device."""
-
-    def answer(timeline):
-        return median(
-            after.start - before.end
-            for row in timeline.rows
-            for before, after in pairwise(row)
-            if how(timeline.ends[n] <= before.end for n in needs(after.action, timeline.schedule))
-        )
+    def answer(job):
+        found = []
+        for step, size, K, R, M in everything(job) if shapes is None else shapes(job):
+            step = time(job, K, R, M) if time else step
+            size = held(job, K, R, M) if held else size
+            if fits(job, size) if fits else size <= job.room:
+                found.append((step, size, K, R, M))
+        return order(found)
 
     return answer
 
 
-def test_the_pause_between_two_actions():
-    own = median(pauses(recorded_run()))
-    assert reply(lesson_18.pause, lambda timeline: median(pauses(timeline))) == (
-        f"correct: {own:.2f} ms in the recorded run. How many of them lie on the way through the step?"
-    )
-    assert 0.05 < own < 1
+def every_number(job):
+    """M that do not make equal microbatches."""
+    shapes = dict.fromkeys(size[:2] for size in sizes(job))
+    yield from ((0, 0, K, R, M) for K, R in shapes for M in range(1, job.samples // R + 1))
 
 
-COUNTED = "You count device 0's pause between 0F3 and 0B0, which took 130.4. What was it waiting for?"
-LEFT_OUT = (
-    "You leave out device 1's pause between 1F0 and 1F1. "
-    "What does 1F1 need from other devices, and when had that ended?"
-)
+def all_pipelines(job):
+    """K that do not divide the layers."""
+    for K in range(1, job.devices + 1):
+        if job.devices % K == 0:
+            yield (0, 0, K, job.devices // K, 1)
 
 
-def with_numpy(timeline):
-    """One number of NumPy's, from plain loops over devices and positions."""
-    schedule, found = timeline.schedule, []
-    for device, row in enumerate(timeline.rows):
-        for i in range(1, len(row)):
-            others = [n for n in needs(row[i].action, schedule) if schedule.device_of(n) != device]
-            if max((timeline.ends[n] for n in others), default=0) <= row[i - 1].end:
-                found.append(row[i].start - row[i - 1].end)
-    return np.median(found)
+def all_k(job):
+    """K that do not divide the devices."""
+    yield from ((0, 0, K, job.devices // K, 1) for K in range(1, job.devices + 1))
 
 
-def test_no_limit_on_the_length_tells_who_waited():
-    for limit in (0.8, 1, 1.2, 1.5, 2, 3, 5):
-        said = lesson_18.pause(
-            lambda timeline, limit=limit: median(p for p in all_pauses(timeline) if p < limit)
-        )
-        assert said.verdict != "correct", limit
+def best_of_each(job):
+    found = {}
+    for plan in answers.plans_that_fit(job):
+        found.setdefault(plan[2], plan)
+    return list(found.values())
 
 
-def test_a_made_timeline_is_the_same_every_time_and_respects_its_schedule():
-    made = (
-        [make() for make, *_ in lesson_18.FORWARDS]
-        + [case for case, *_ in lesson_18._step_cases()]
-        + [make() for make in lesson_18.PAUSES]
-    )
-    again = (
-        [make() for make, *_ in lesson_18.FORWARDS]
-        + [case for case, *_ in lesson_18._step_cases()]
-        + [make() for make in lesson_18.PAUSES]
-    )
-    for timeline, same in zip(made, again, strict=True):
-        assert timeline.spans == same.spans
-        assert [tuple(span.action for span in row) for row in timeline.rows] == list(
-            timeline.schedule.actions
-        )
-        for span in timeline.spans:
-            assert all(timeline.ends[need] <= span.start for need in needs(span.action, timeline.schedule))
+TIMES, BYTES = (each_alone(of, lesson_18.HIDDEN_JOBS[0], 1, 1, 1) for of in (mistaken_times, mistaken_bytes))
 
 
-def test_a_made_timeline_has_its_costs_a_pause_and_its_slow_actions():
-    timeline = measured(gp.OneFOneB(1, 7), gp.Costs(10, 20, 20), slow={"0F3": 30})
-    assert [round(ms, 1) for ms in took(timeline)] == [10.5, 9.6, 9.1, 279, 10.0, 10.9, 10.2]
-    assert [round(ms, 2) for ms in pauses(timeline)] == [PAUSE] * 13
+def test_every_mistake_gives_other_numbers_than_the_others():
+    for column, mistakes in enumerate((TIMES, BYTES)):
+        found = [
+            tuple(round(mistaken(job, *size), 9) for job in lesson_18.HIDDEN_JOBS for size in sizes(job))
+            for mistaken, _ in mistakes
+        ]
+        every = [
+            tuple(round(next(p[column] for p in everything(job) if p[2:] == size), 9) for size in sizes(job))
+            for job in lesson_18.HIDDEN_JOBS
+        ]
+        assert len({*found, sum(every, ())}) == len(mistakes) + 1
 
 
-def recorded_speedup(name):
-    return recorded_run(f"{name}_alone").makespan / recorded_run(name).makespan
+def few(keep):
+    return lambda plans: [plan for plan in plans if keep(plan, plans)]
 
 
-#: of each prediction: the known wrong guesses, what was measured, and how far off a guess may be
-PREDICTIONS = [
-    (lesson_18.MESSAGES, 32, 0),  # counted below
-    (lesson_18.AT_ONCE, 1, 0),  # in one process, which the lesson counts
-    (lesson_18.STAGE_0, round(median(took(recorded_run("zbh1"), 0, "I"))), 0),
-    (lesson_18.GPIPE_16, round(recorded_run("gpipe16").makespan), 0.02),
-    (lesson_18.NARROW, round(recorded_speedup("narrow"), 2), 0.25),
-    (lesson_18.WIDE, round(recorded_speedup("wide"), 2), 0.15),
-    (lesson_18.SENDS_LESS, "pipeline", 0),
-    (lesson_18.OVERLAP, "false", 0),
-    (lesson_18.RING, 2 * 2 * (16 - 1) / 16, 0),
-]
+def strictly(plan, plans):
+    return not any(other[0] < plan[0] and other[1] < plan[1] for other in plans)
 
 
-def test_each_natural_wrong_guess_is_told_what_it_is():
-    for known, right, within in PREDICTIONS:
-        assert_each_is_told(known, right, within)
+def weakly(plan, plans):
+    return not any(other[0] <= plan[0] and other[1] <= plan[1] and other is not plan for other in plans)
 
 
-def test_the_wrong_guesses_follow_from_a_thought():
-    crossing = gp.simulate(gp.OneFOneB(4, 8)).messages
-    assert sum((each.source == 1) + (each.target == 1) for each in crossing) == 32
-    assert len(crossing) == 48
-    sleep = gp.Costs(20, 20, 20)
-    assert gp.simulate(gp.GPipe(4, 16), sleep).makespan == 1140
-    assert 2 * gp.simulate(gp.GPipe(4, 8), sleep).makespan == 1320
-    assert round(2 * recorded_run().makespan) == 1365
-    assert round(2 * 8 / (2 + 8 - 1), 2) == 1.78
-    assert round(recorded_speedup("narrow"), 2) == 0.85
+def either(plan, plans):
+    return not any(other[0] < plan[0] or other[1] < plan[1] for other in plans)
 
 
-#: what is no time, for each of the three checks, and times that are no check's
-NO_TIMES = [
-    (lambda *_, said=said: said, words)
-    for said, words in (
-        ("20", "you say '20'. How do you say a time as a plain number?"),
-        (True, "you say True. How do you say a time as a plain number?"),
-        (1j, "you say 1j. How do you say a time as a plain number?"),
-        (float("nan"), "you say nan. How do you say a time as a plain number?"),
-        (float("inf"), "you say inf. How do you say a time as a plain number?"),
-        (30 * [9.180000000000007], "it gives a list of 30. Which one number is the time?"),
-        ({0: 9.180000000000007}, "it gives a dict of 1. Which one number is the time?"),
-    )
-]
-NUMBERS = [lambda *_, said=said: said for said in (0, -1, 1234.5)]
+def by_sorting(plans):
+    """Right, but for plans that are as good."""
+    found = []
+    for plan in sorted(plans):
+        if not found or plan[1] < found[-1][1]:
+            found.append(plan)
+    return found
 
 
-def only_what_was_shown(timeline, microbatches):
-    """The recorded devices are asked for a size that the lesson does not show."""
-    shown = timeline.makespan == recorded_run().makespan
-    return recorded_run("gpipe16").makespan if shown else step(timeline, microbatches)
+def test_what_no_other_beats_is_the_librarys_frontier():
+    schedules = [gp.GPipe, gp.OneFOneB, gp.ZBH1]
+    rows = planned(JOB.room, gp.Link(0.5, 1024), layers=8, rows=None, schedules=schedules)
+    found = lesson_18.kept([(row.time, row.peak, row.words) for row in rows])
+    assert {name for *_, name in found} >= {row.words for row in rows.frontier}
+    assert {plan[:2] for plan in found} == {(row.time, row.peak) for row in rows.frontier}
 
 
-TIMES = {
+def planned(room, link, layers=16, **options):
+    model = [Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(layers)]
+    x = gp.MetaArray((64, 8, 8), np.float64)
+    cluster = gp.Cluster(16, gp.Accelerator(1024, 0.5), room, link)
+    return gp.plan(model, cluster, (x, x), gp.mse, gp.Adam(), **options)
+
+
+def test_the_numbers_of_the_lessons_job_are_those_of_its_layers():
+    x = gp.MetaArray((64, 8, 8), np.float64)
+    layer = Linear(8, 8, rng=np.random.default_rng(0))
+    [[profile]] = gp.profile(gp.split([layer], stages=1), (x, x), gp.mse, gp.Adam()).stages
+    assert (profile.flops, profile.input_flops, profile.weight_flops) == (1024, 1024, 1024)
+    assert sum(size.fixed for size in profile.gradients.values()) == JOB.gradients
+    fixed = sum(profile.parameters.values()) + profile.state
+    assert fixed + JOB.gradients == JOB.weights
+    assert JOB.saved == 8 * 8 * 8
+
+
+def test_the_students_times_are_the_planners_where_messages_take_no_time():
+    free = answers.plans_that_fit(JOB._replace(latency=0, bandwidth=math.inf))
+    one = {"schedules": [gp.OneFOneB], "recompute": [False]}
+    for M in (1, 2, 4, 8):
+        for row in planned(JOB.room, gp.Link(), rows=None, microbatches=[M], **one):
+            size = 16 // row.replicas, row.replicas, M
+            time, held = next(plan[:2] for plan in free if plan[2:] == size)
+            assert row.time == time and held <= row.peak
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    shapes = {k for k, _, _ in sizes(JOB)}
+    ways = [m for k, _, m in sizes(JOB) if k == 16]
+    shares = [64 * k // 16 for k in shapes]
+    assert (len(shapes), len(ways), sum(shares)) == (5, 7, 124)
+    assert {5, 7, 124, len(shapes) * len(ways), len(shapes) * 64} <= set(lesson_18.HOW_MANY)
+    assert number_of_plans(JOB) == 25
+    assert_each_is_told(lesson_18.HOW_MANY, 25)
+    best = {
+        k: min((plan for plan in by_simulation(JOB) if k == plan.K), key=lambda plan: plan.held)
+        for k in shapes
+    }
+    assert [k for k in sorted(shapes) if best[k].held <= 40_000] == [2, 4, 8, 16]
+    assert by_simulation(JOB._replace(room=40_000))[0].K == 2
+    assert 16 * JOB.weights == 36_864 and 16 * JOB.saved == 8_192
+    assert_each_is_told(lesson_18.WHERE_IT_FITS, 2)
+    assert_each_is_told(lesson_18.SLOW_LINKS, 1.9, within=1)
+    assert_each_is_told(lesson_18.FEWEST, 48)
+    assert_each_is_told(lesson_18.ROOMY, "GPipe")
+    assert_each_is_told(lesson_18.MANY_LAYERS, 1)
+
+
+def test_two_blocks_of_gpt3_fit_a_device_and_three_do_not():
+    block = sum(array.size for array in GPT3[2].parameters.values()) * 16
+    whole = sum(array.size for layer in GPT3 for array in layer.parameters.values()) * 16
+    assert 2 * block < 80e9 < 3 * block and round(block / 1e9) == 29
+    assert math.ceil(whole / 80e9) == 36 and whole > 35 * 80e9
+    assert math.ceil(96 / (80e9 / block)) == 35
+    ends = [16 * sum(a.size for a in GPT3[i].parameters.values()) for i in (0, -1)]
+    assert [round(end / 1e9) for end in ends] == [10, 10] and max(ends) + 2 * block < 80e9
+
+
+def emptied(plans):
+    found = lesson_18.kept(plans)
+    plans.clear()
+    return found[::-1]
+
+
+SEARCHES = {
     "correct": [
-        (
-            lambda t, s: median(took(t, s)),
-            "at 9 stages of 4 timelines, with slow actions among them. How many",
-        ),
-        (lambda t, s: mean(sorted(took(t, s))[2:-2]), ""),
-        (lambda t, s: mean(time for time in took(t, s) if time < 3 * min(took(t, s))), ""),
-        (lambda t, s: np.quantile(took(t, s), 0.5), ""),
-        (lambda t, s: gp.fit_costs(t).forward[s], ""),
-    ],
-    "wrong": [
-        lambda t, s: took(t, s)[-1],
-        lambda t, s: sorted(took(t, s))[-2],
-        lambda t, s: t.spans[s].end - t.spans[s].start,
-        lambda t, s: next(span.end for span in t.spans if span.action == F(s, 0)),
-        lambda t, s: gp.fit_costs(t).forward[0],
-        lambda t, s: median(took(t, s, "B")),
-        lambda t, s: (min(took(t, s)) + max(took(t, s))) / 2,
-        lambda t, s: t.makespan / t.schedule.microbatches,
-        *NUMBERS,
-    ],
-    "almost": [
-        (
-            lambda t, s: median(took(t, s + 1)),
-            "you say 7.14; its 7 forwards took 8.19 to 275.4. Are all of these forwards of stage 1?",
-        ),
-        (
-            lambda t, s: mean(took(t, s)),
-            "stage 1 of OneFOneB(devices=3, microbatches=7): you say 47.13; its 7",
-        ),
-        (lambda t, s: mean(took(t, s)), "9.81 the longest but one. Should one slow action move your answer?"),
-        (lambda t, s: median(took(t)), "Are all of these forwards of stage 1?"),
+        (answers.plans_that_fit, ""),
+        (lambda job: list(map(list, by_simulation(job))), ""),
+        (lambda job: iter(map(tuple, by_simulation(job))), ""),
+        (lambda job: [tuple(map(np.float64, plan)) for plan in answers.plans_that_fit(job)], ""),
+        (lambda job: sorted(answers.plans_that_fit(job), key=lambda plan: (plan[0], -plan[1])), ""),
     ],
     "keep working": [
-        *NO_TIMES,
-        (lambda t, s: max(took(t, s)), "Is the longest what a forward takes?"),
-        (lambda t, s: min(took(t, s)), "Is the shortest what a forward takes?"),
-        (lambda t, s: took(t, s)[0], "That is the first of them. Is it like the others?"),
-        (lambda t, s: sum(took(t, s)), "That is the sum of them. How long is one?"),
-        (lambda t, s: mean(took(t)), "Are all of these forwards of stage 1?"),
-        (lambda t, s: mean(took(t, s, None)), "Is every action of the stage a forward?"),
-    ],
-}
-STEPS = {
-    "correct": [(truth, ""), (scaled, ""), (lambda t, m: (truth(t, m) + step(t, m)) / 2, "")],
-    "wrong": [
-        lambda t, m: t.makespan + m - t.schedule.microbatches,
-        lambda t, m: t.makespan + (m - t.schedule.microbatches) * mean(took(t, None, None)),
-        lambda t, m: gp.simulate(gp.GPipe(t.schedule.devices, m)).makespan,
-        lambda t, m: gp.simulate(gp.GPipe(m, t.schedule.devices), gp.Costs(comm=1)).makespan,
-        lambda t, m: gp.simulate(gp.GPipe(4, m), gp.fit_costs(t)).makespan,
-        lambda t, m: sum(took(t, None, None)),
-        lambda t, m: step(t, t.schedule.microbatches),
-        lambda t, m: gp.simulate(t.schedule, gp.fit_costs(t)),
-        *NUMBERS,
-    ],
-    "keep working": [
-        *NO_TIMES,
-        (only_what_was_shown, "GPipe(devices=4, microbatches=11)"),
-        (lambda t, m: t.makespan, "That is the step with 5 microbatches. How many are asked for?"),
+        (changed(answers.plans_that_fit, (" or job.samples % R", "")), "you have R = 3 and M = 5"),
+        (searching(shapes=every_number), "How many samples has each microbatch?"),
+        (searching(shapes=all_pipelines), "How many layers has each stage?"),
+        (searching(shapes=all_k), "How many devices are that?"),
+        (searching(time=lambda *given: 1.0), "a step takes 1, and it is 105. What is"),
+        (searching(held=lambda *given: 1.0), "you say the first device holds 1"),
         (
-            lambda t, m: t.makespan * m / t.schedule.microbatches,
-            "That is 20/5 of the measured step. Does the time in which devices fill and drain grow too?",
+            lambda job: [(K, R, M, time, held) for time, held, K, R, M in answers.plans_that_fit(job)],
+            "Where are its K, R and M? They come last, and are whole",
         ),
-        (
-            lambda t, m: m * slowest(t),
-            "That is what the slowest stage works. When can it start, and what happens after it?",
-        ),
+        (lambda job: [plan[:2] for plan in everything(job)], "Which five numbers should it have?"),
+        (lambda job: answers.plans_that_fit(job)[0], "Which five numbers should it have?"),
+        (lambda job: [(math.nan, *plan[1:]) for plan in everything(job)], "Which line makes that?"),
+        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M? They come last, and are whole"),
+        (lambda job: "plans", "you give 'plans'; it should be a list of plans"),
+        (lambda job: job.stages, "it stopped: AttributeError"),
     ],
     "almost": [
+        *((searching(time=mistaken), question) for mistaken, question in TIMES),
+        *((searching(held=mistaken), question) for mistaken, question in BYTES),
+        (best_of_each, "It is not in your list: which line leaves it out?"),
+        (lambda job: answers.plans_that_fit(job)[:1], "which line leaves it out?"),
+        (lambda job: [], "which line leaves it out?"),
+        (everything, "Does it fit?"),
+        (searching(fits=lambda job, size: size < job.room), "Does it fit?"),
+        (lambda job: 2 * answers.plans_that_fit(job), "is there twice. Which loop repeats it?"),
         (
-            lambda t, m: t.makespan * turns(t, m) / turns(t, t.schedule.microbatches),
-            "That is 23/8 of the measured step, as if all of it grew alike. "
-            "Which stage, or which message, sets how long one more microbatch takes?",
+            searching(order=lambda found: sorted(found, key=lambda plan: plan[2])),
+            "you have the smallest K first. Which should come first?",
         ),
-        (lambda t, m: turns(t, m) * slowest(t), AS_THE_SLOWEST),
-        (lambda t, m: turns(t, m) * (slowest(t) + 2 * gp.fit_costs(t).comm), AS_THE_SLOWEST),
-        (lambda t, m: step(t, m, comm=0), "That is without messages, and each took 15. Who waits for them?"),
         (
-            lambda t, m: step(t, m, family=gp.OneFOneB),
-            "That is 1F1B's. Which of the two waits for more messages?",
+            searching(order=lambda found: sorted(found, key=lambda plan: plan[1])),
+            "you have what holds least first. Which should come first?",
         ),
-        (like_the_first, "That takes every stage to be as long as the first stage. Are they alike?"),
+        (
+            searching(order=lambda found: sorted(found)[::-1]),
+            "you have another order. Which should come first?",
+        ),
     ],
 }
-WAITS = {
-    "correct": [(with_numpy, ""), (needs_of_its_own_too(all), "")],
-    "wrong": [
-        lambda t: 0.75,
-        lambda t: median(after.start - before.end for before, after in pairwise(t.rows[0])),
-        lambda t: median(b.start - a.start for row in t.rows for a, b in pairwise(row)),
-        lambda t: gp.fit_costs(t).comm,
-        lambda t: gp.core.idle_time(t) / len(t.spans),
-        lambda t: sum(pauses(t)),
-        lambda t: median(p for p in all_pauses(t) if p < 1),
-        *NUMBERS,
+CHOICES = {
+    "correct": [
+        (answer, "")
+        for answer in (
+            lesson_18.kept,
+            emptied,
+            lambda plans: tuple(lesson_18.kept(plans)),
+            lambda plans: iter(lesson_18.kept(plans)),
+            lambda plans: set(lesson_18.kept(plans)),
+        )
     ],
     "keep working": [
-        *NO_TIMES,
-        (lambda t: 7, "Does your way count device 0's pause between 0F3 and 0B0, which took 130.4? What was"),
-        (
-            lambda t: 0.2,
-            "Nothing was missing in device 3's pause between 3B3 and 3F4. Does your way count it?",
-        ),
-        (lambda t: mean(all_pauses(t)), COUNTED),
-        (lambda t: median(all_pauses(t)), COUNTED),
-        (lambda t: max(all_pauses(t)), COUNTED),
-        (lambda t: max(pauses(t)), "1.99, the longest of those that count. How long is a usual one?"),
-        (lambda t: min(all_pauses(t)), "0.156, the shortest of those that count. How long is a usual one?"),
+        (few(strictly), "is faster and as small"),
+        (few(weakly), "Which plan beats it?"),
+        (few(either), "Which plan beats it?"),
+        (lambda plans: plans, "is faster and smaller"),
+        (lambda plans: sorted(plans)[:1], "Which plan beats it?"),
+        (lambda plans: sorted(plans, key=lambda plan: plan[1])[:1], "Which plan beats it?"),
+        (lambda plans: [], "Which plan beats it?"),
+        (lambda plans: [plan[:2] for plan in lesson_18.kept(plans)], "Return whole plans"),
+        (lambda plans: [plan[2] for plan in lesson_18.kept(plans)], "Return whole plans"),
+        (lambda plans: [plans.index(plan) for plan in lesson_18.kept(plans)], "which is none of them"),
+        (lambda plans: min(plans, default=()), "which is none of them"),
+        (lambda plans: 3, "it should be a list of plans"),
+        (lambda plans: sorted(plans)[0] and [], "it stopped: IndexError: list index out"),
     ],
     "almost": [
-        (lambda t: mean(pauses(t)), ", the mean; the longest is 1.99. Should one slow pause count so much?"),
-        (
-            lambda t: median(shorter_half(t)),
-            "You count device 1's pause between 1F3 and 1B1, which took 1.086. What was it waiting for?",
-        ),
-        (
-            lambda t: median(pauses(t, lambda before, ends: any(end <= before.end for end in ends))),
-            "You leave out device 0's pause between 0F0 and 0F1. What does 0F1 need from other devices?",
-        ),
-        (needs_of_its_own_too(any), COUNTED),
-        (lambda t: median(pauses(t, lambda before, ends: not ends)), LEFT_OUT),
-        (
-            lambda t: median(pauses(t, lambda before, ends: all(end <= before.start for end in ends))),
-            LEFT_OUT,
-        ),
-        (lambda t: median(pauses(t, lambda before, ends: any(end > before.end for end in ends))), COUNTED),
+        (by_sorting, "Does another plan that is as good beat it?"),
+        (lambda plans: lesson_18.kept(plans) + lesson_18.kept(plans)[:1], "twice. When is it added again?"),
     ],
 }
-#: A reply once said 662.8999999999999, and quoted a list of thirty such numbers.
-LONG_NUMBERS = r"[1-9]\.\d{4}|\.\d{5}"
-test_replies = each_reply(lesson_18, LONG_NUMBERS, forward_time=TIMES, gpipe_step=STEPS, pause=WAITS)
+test_replies = each_reply(lesson_18, plans_that_fit=SEARCHES, unbeaten=CHOICES)

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from replies import assert_says
 
-from gpipe_sim.course import answers, lesson_04, lesson_07, lesson_09, lesson_13, lesson_17
+from gpipe_sim.course import answers, lesson_04, lesson_07, lesson_09, lesson_14, lesson_15, lesson_19
 
 CHECKS = {
     lesson_04.gpipe_rows: answers.gpipe_rows,
     lesson_07.capped_rows: answers.capped_rows,
     lesson_09.interleaved_rows: answers.interleaved_rows,
-    lesson_13.putting_off: answers.putting_off,
-    lesson_13.stamped: answers.stamped,
-    lesson_17.stream: answers.stream_rows,
+    lesson_14.putting_off: answers.putting_off,
+    lesson_15.stamped: answers.stamped,
+    lesson_19.stream: answers.stream_rows,
 }
 TWICE = "Later lessons read it more than once"
 A_ROW = "What would a list of actions be?"
@@ -55,7 +55,7 @@ WRITTEN = [
 def judged(check, change):
     rows = CHECKS[check]
     found = [lambda *given: change(rows(*given)), answers.versions_seen]
-    return check(*found[: 2 if check is lesson_17.stream else 1])
+    return check(*found[: 2 if check is lesson_19.stream else 1])
 
 
 @pytest.mark.parametrize(("change", "words"), WRITTEN)

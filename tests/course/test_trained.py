@@ -1,4 +1,4 @@
-"""The Transformer that lesson 14 trains for a minute: what was stored is what the code still does."""
+"""The Transformer that lesson 16 trains for a minute: what was stored is what the code still does."""
 
 import pytest
 

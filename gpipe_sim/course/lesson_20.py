@@ -1,0 +1,377 @@
+"""Lesson 20: on real devices. Its checks need no torch: their timelines are recorded, or made here."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import isclose, isfinite
+from statistics import mean, median
+
+from gpipe_sim.core.actions import B, F, Kind
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.schedule import Schedule, needs
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Span, Timeline
+from gpipe_sim.core.timeline import number as written
+from gpipe_sim.course.build import exercise
+from gpipe_sim.course.called import called
+from gpipe_sim.course.clocked import measured, uneven
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_number, keep_working
+from gpipe_sim.errors import Real
+from gpipe_sim.export.recorded import recorded_run
+from gpipe_sim.families import ZBH1, GPipe, OneFOneB
+from gpipe_sim.planning.fit_costs import fit_costs
+
+NEAR = 0.03  #: how far off, relatively, a step or a pause may be
+NEAR_FORWARD = 0.05  #: and a forward, for which there are several good ways to leave slow ones out
+
+#: What natural wrong guesses would be: at the sends and receives of device 1 of 4, for 8 microbatches,
+MESSAGES = {
+    8: "That is one for each microbatch. What comes in for one, what goes out, and how often does it pass?",
+    16: "That is two for each microbatch. Does it pass this device once, or there and back?",
+    48: "That is how many messages cross in the whole pipeline. Which of them begin or end at device 1?",
+    96: "That is the sends and receives of all four devices. How many are those of device 1?",
+}
+#: at how many of four devices in one process work at the same moment,
+AT_ONCE = {
+    4: "That is all devices. How many Python processes run their actions?",
+    2: "That is as many as some machines have cores. How many Python processes run the actions?",
+}
+#: at how long I takes on stage 0, in ms,
+STAGE_0 = {
+    20: "That is I as on the other stages. Who asks for the gradient of stage 0's input?",
+    40: "That is the whole backward. PyTorch does it in one go here, but at which of its two calls?",
+}
+#: at what GPipe with 16 microbatches takes, in ms,
+GPIPE_16 = {
+    1140: "That is 20 ms for each action and nothing else. What took time besides, in the step of 1F1B?",
+    1320: "That is twice GPipe with 8 microbatches, simulated. How often does one step fill the pipeline?",
+    1365: "That is twice the measured step with 8 microbatches. How often does one step fill the pipeline?",
+}
+#: at how many times as fast two processes are as one, with a narrow model
+NARROW = {
+    1.78: "That is the formula. Which times does it leave out, and how long are they beside these actions?",
+    2: "That is two devices that never wait. Which times does that leave out?",
+}
+#: and with a wide one,
+WIDE = {
+    2: "That is two devices that never wait. What is their bubble with 8 microbatches?",
+    1: "That is no gain. How much longer are the actions now, and what has stayed as short as it was?",
+    0.85: "That is as for the narrow model. What has grown with the width, and what has not?",
+}
+#: and at which sends less for a wide model and few samples.
+SENDS_LESS = {
+    "data parallel": "It sends a gradient for each weight. How many weights are there for each sample?",
+}
+#: What a wrong answer to a claim about overlap overlooks,
+OVERLAP = {
+    "true": "A link that copies for 2.35 s is busy for 2.35 s. Can a step that needs all copies end sooner?"
+}
+#: and what natural guesses at what passes the link of device 0 in a ring of 16 are, in times the model.
+RING = {
+    1.875: "That is what it sends. How much does it receive?",
+    15: "In each of 30 turns it sends a part. How large a part of the model is that?",
+    30: "That is what device 0 gathers and hands out. What does a device of the ring send in one turn?",
+    60: "That is a whole model there and back in each of 30 turns. How much is sent in one turn?",
+}
+
+
+#: Where the time of a forward is asked for, and the stages.
+FORWARDS = (
+    (lambda: measured(OneFOneB(3, 7), Costs((5, 9, 7), 8, 8, comm=1), {"1F3": 30, "2F3": 12}), (1, 2, 0)),
+    (lambda: measured(GPipe(2, 9), Costs((40, 12), 12, 12, comm=1), {"0F0": 5, "0F4": 8}), (0, 1)),
+    (lambda: measured(ZBH1(4, 8), Costs((3, 4, 5, 6), 4, 4, comm=1), {"3F7": 25}), (3, 2)),
+    (recorded_run, (0, 3)),
+)
+
+
+@exercise("write a function of (timeline, stage) and pass it in")
+def forward_time(answer: Callable | None) -> Reply:
+    """Check ``answer(timeline, stage)``: how long a usual forward of the stage takes, despite slow ones."""
+    for make, stages in FORWARDS:
+        timeline = make()
+        for stage in stages:
+            where = f"called with a step of {timeline.schedule!r} and stage {stage}"
+            _forward_is_wrong(called(answer, timeline, stage, where=where), timeline, stage)
+    asked = sum(len(stages) for _, stages in FORWARDS)
+    return correct(
+        f"at {asked} stages of {len(FORWARDS)} timelines, with slow actions among them. "
+        "How many slow ones would it take to mislead you?"
+    )
+
+
+def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind.F) -> list[float]:
+    """How long the actions of a stage and kind took; None stands for every stage, or every kind."""
+    return [
+        float(span.end - span.start)
+        for span in timeline.spans
+        for action in span.action.parts
+        if stage in (None, action.stage) and kind in (None, action.kind)
+    ]
+
+
+def _forward_is_wrong(got: object, timeline: Timeline, stage: int) -> None:
+    where = f"stage {stage} of {timeline.schedule!r}"
+    said = _as_time(where, got)
+    took = sorted(_took(timeline, stage))
+    if isclose(said, median(took), rel_tol=NEAR_FORWARD):
+        return
+    shortest, second, *_, last_but_one, longest = map(written, took)
+    says = f"{where}: you say {written(said)}; its {len(took)} forwards took {shortest} to {longest}"
+    slow, quick = f", {last_but_one} the longest but one", f", {second} the shortest but one"
+    for other, verdict, question in (
+        (mean(took), almost, f"{slow}. Should one slow action move your answer?"),
+        (_took(timeline, stage)[0], keep_working, ". That is the first of them. Is it like the others?"),
+        (took[-1], keep_working, f"{slow}. Is the longest what a forward takes?"),
+        (took[0], keep_working, f"{quick}. Is the shortest what a forward takes?"),
+        (sum(took), keep_working, ". That is the sum of them. How long is one?"),
+        (median(_took(timeline)), almost, f". Are all of these forwards of stage {stage}?"),
+        (mean(_took(timeline)), keep_working, f". Are all of these forwards of stage {stage}?"),
+        (median(_took(timeline, stage, None)), almost, ". Is every action of the stage a forward?"),
+        (mean(_took(timeline, stage, None)), keep_working, ". Is every action of the stage a forward?"),
+    ):
+        if isclose(said, other, rel_tol=1e-3):
+            raise verdict(f"{says}{question}")
+    raise keep_working(f"{says}. Which of them are like most of them?")
+
+
+#: What is measured with 1F1B, at which costs, and the number of microbatches for which GPipe's step is asked.
+STEPS = (
+    (OneFOneB(4, 5), Costs((10, 40, 20, 10), (10, 40, 20, 10), (10, 40, 20, 10), comm=2), 20),
+    (OneFOneB(4, 8), Costs(20, 20, 20, comm=15), 6),
+    (OneFOneB(2, 6), Costs(40, (30, 45), (30, 45), comm=4), 30),
+)
+UNSHOWN = 11  #: microbatches that are asked of the recorded devices too, because the lesson may show 16
+
+
+@exercise("write a function of (timeline, microbatches) and pass it in")
+def gpipe_step(answer: Callable | None) -> Reply:
+    """Check ``answer(timeline, microbatches)``: how long a GPipe step takes on devices measured with 1F1B.
+
+    An answer is right if it is what the fitted costs give, what was measured, or anything in between. The
+    last question is about the recorded run, whose answer was really measured.
+    """
+    for timeline, size, clock in _step_cases():
+        got = called(answer, timeline, size, where=f"called with a step of {timeline.schedule!r} and {size}")
+        said = _right_step(got, timeline, size, clock)
+    return correct(
+        f"for the recorded devices and {size} microbatches you say {float(said):.0f} ms, and the clock said "
+        f"{clock:.0f} ms. What do your costs leave out?"
+    )
+
+
+def _step_cases() -> Iterator[tuple[Timeline, int, Real | None]]:
+    """(a measured step of 1F1B, the microbatches that GPipe gets, GPipe's measured makespan or None)."""
+    for schedule, costs, size in STEPS:
+        clock = measured(GPipe(schedule.devices, size), costs).makespan
+        yield measured(schedule, costs), size, clock
+    recorded, gpipe = recorded_run(), recorded_run("gpipe16")
+    yield recorded, UNSHOWN, None
+    yield recorded, gpipe.schedule.microbatches, gpipe.makespan
+
+
+def _right_step(got: object, timeline: Timeline, size: int, clock: Real | None) -> Real:
+    """The time that a student's function gives; raises a Reply if it is wrong."""
+    schedule, costs = timeline.schedule, fit_costs(timeline)
+    asked = GPipe(schedule.devices, size)
+    where = f"{asked!r} after {schedule!r} of {written(timeline.makespan)}"
+    said = _as_time(where, got)
+    fitted = simulate(asked, costs).makespan
+    low, high = sorted((fitted, fitted if clock is None else clock))
+    if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
+        return said
+    says = f"{where}: you say {written(said)}"
+    for other, verdict, question in _other_steps(timeline, asked, costs):
+        if isclose(said, other, rel_tol=1e-3):
+            raise verdict(f"{says}. {question}")
+    way = "more" if said < low else "less"
+    raise keep_working(f"{says}, and it is {way}. What does your way count, and what not?")
+
+
+def _other_steps(timeline: Timeline, asked: Schedule, costs: Costs) -> Iterator[tuple[Real, Callable, str]]:
+    """Results of wrong ways to compute the step, each with a verdict and the question that leads on."""
+    old, new, devices = timeline.schedule.microbatches, asked.microbatches, asked.devices
+    turns, before = new + devices - 1, old + devices - 1
+    question = f"That is the step with {old} microbatches. How many are asked for?"
+    yield timeline.makespan, keep_working, question
+    yield (
+        timeline.makespan * new / old,
+        keep_working,
+        f"That is {new}/{old} of the measured step. Does the time in which devices fill and drain grow too?",
+    )
+    yield (
+        timeline.makespan * turns / before,
+        almost,
+        f"That is {turns}/{before} of the measured step, as if all of it grew alike. "
+        "Which stage, or which message, sets how long one more microbatch takes?",
+    )
+    yield (
+        simulate(asked, replace(costs, comm=0)).makespan,
+        almost,
+        f"That is without messages, and each took {written(costs.comm)}. Who waits for them?",
+    )
+    other = simulate(OneFOneB(devices, new), costs) if new >= devices else timeline
+    yield other.makespan, almost, "That is 1F1B's. Which of the two waits for more messages?"
+    for name, pick in (("the first stage", lambda c: c[0]), ("the mean", mean)):
+        for comm in (costs.comm, 0):
+            question = f"That takes every stage to be as long as {name}. Are they alike?"
+            yield simulate(asked, _alike(costs, pick, comm)).makespan, almost, question
+    yield from _slowest_only(asked, costs)
+
+
+def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, Callable, str]]:
+    """Results of ways that treat every stage as if it were the slowest, with a verdict and a question."""
+    alike = _alike(costs, max, costs.comm)
+    longest = sum(alike.duration(action, device=0) for action in (F(0, 0), B(0, 0)))
+    turns = asked.microbatches + asked.devices - 1
+    question = (
+        "That takes every stage to be as long as the slowest. "
+        "How long does the first microbatch take to reach the slowest, and the last one from there?"
+    )
+    yield turns * longest, almost, question
+    yield turns * (longest + 2 * costs.comm), almost, question
+    yield simulate(asked, alike).makespan, almost, question
+    yield (
+        asked.microbatches * longest,
+        keep_working,
+        "That is what the slowest stage works. When can it start, and what happens after it?",
+    )
+
+
+def _alike(costs: Costs, pick: Callable, comm: Real) -> Costs:
+    """The same costs at every stage: what ``pick`` makes of the costs of all stages."""
+    each = (costs.forward, costs.input_grad, costs.weight_grad)
+    forward, input_grad, weight_grad = (pick(c) if isinstance(c, Sequence) else c for c in each)
+    return Costs(forward, input_grad, weight_grad, comm=comm)
+
+
+#: Timelines in which devices pause between actions. In the third few wait, and none of them for long.
+PAUSES = (
+    lambda: measured(OneFOneB(4, 7), Costs(20, 20, 20, comm=1), pauses=uneven),
+    lambda: measured(GPipe(3, 12), Costs((9, 7, 5), 8, 8, comm=0.5), pauses=uneven),
+    lambda: measured(OneFOneB(3, 9), Costs(3, 1.5, 1.5), pauses=uneven),
+    recorded_run,
+)
+
+
+@exercise("write a function of a timeline and pass it in")
+def pause(answer: Callable | None) -> Reply:
+    """Check ``answer(timeline)``: the median pause between two actions while the device waits for nothing.
+
+    A device waits for nothing if all that its next action needs from other devices had ended by the time its
+    previous action ended.
+    """
+    for make in PAUSES:
+        timeline = make()
+        got = called(answer, timeline, where=f"called with a step of {timeline.schedule!r}")
+        said = _right_pause(got, timeline)
+    return correct(
+        f"{float(said):.2f} ms in the recorded run. How many of them lie on the way through the step?"
+    )
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The pause between two actions of a device.
+
+    ``own`` and ``foreign`` say when the actions ended that ``after`` needs: on this device, and on others.
+    """
+
+    before: Span
+    after: Span
+    own: tuple[Real, ...]
+    foreign: tuple[Real, ...]
+
+    @property
+    def time(self) -> float:
+        return float(self.after.start - self.before.end)
+
+    @property
+    def waited(self) -> bool:
+        return any(end > self.before.end for end in self.foreign)
+
+
+def _gaps(timeline: Timeline) -> Iterator[Gap]:
+    schedule = timeline.schedule
+    for device, row in enumerate(timeline.rows):
+        for before, after in pairwise(row):
+            wanted = needs(after.action, schedule)
+            own = tuple(timeline.ends[need] for need in wanted if schedule.device_of(need) == device)
+            foreign = tuple(timeline.ends[need] for need in wanted if schedule.device_of(need) != device)
+            yield Gap(before, after, own, foreign)
+
+
+#: Wrong ways to say whether a pause counts.
+MISJUDGED = (
+    lambda gap: True,
+    lambda gap: not gap.foreign,
+    lambda gap: any(end <= gap.before.end for end in gap.foreign),
+    lambda gap: any(end <= gap.before.end for end in gap.own + gap.foreign),
+    lambda gap: all(end < gap.before.end for end in gap.own + gap.foreign),
+    lambda gap: all(end <= gap.before.start for end in gap.foreign),
+    lambda gap: all(end <= gap.before.start for end in gap.own + gap.foreign),
+    lambda gap: gap.waited,
+)
+
+
+def _right_pause(got: object, timeline: Timeline) -> Real:
+    """The time that a student's function gives; raises a Reply if it is wrong."""
+    where = repr(timeline.schedule)
+    said = _as_time(where, got)
+    gaps = list(_gaps(timeline))
+    alone = [gap.time for gap in gaps if not gap.waited]
+    if isclose(said, median(alone), rel_tol=NEAR):
+        return said
+    says = f"{where}: you say {written(said)}"
+    if isclose(said, mean(alone), rel_tol=1e-3):
+        longest = f"the longest is {written(max(alone))}"
+        raise almost(f"{says}, the mean; {longest}. Should one slow pause count so much?")
+    for name, of in (("longest", max), ("shortest", min), ("sum", sum)):
+        if isclose(said, of(alone), rel_tol=1e-3):
+            raise keep_working(f"{says}, the {name} of those that count. How long is a usual one?")
+    for counted in _other_pauses(gaps):
+        times = [gap.time for gap in counted]
+        if any(isclose(said, of(times), rel_tol=1e-3) for of in (median, mean, max)):
+            verdict = keep_working if len(counted) == len(gaps) else almost
+            raise verdict(f"{says}. {_misjudged(gaps, counted)}")
+    if said > median(alone):
+        gap = max((gap for gap in gaps if gap.waited), key=lambda gap: gap.time)
+        question = f"Does your way count {_of(gap)}, which took {written(gap.time)}? What was it waiting for?"
+    else:
+        gap = max((gap for gap in gaps if not gap.waited), key=lambda gap: gap.time)
+        question = f"Nothing was missing in {_of(gap)}. Does your way count it?"
+    raise keep_working(f"{says}. {question}")
+
+
+def _other_pauses(gaps: Sequence[Gap]) -> Iterator[list[Gap]]:
+    """The pauses that each wrong way counts, for those ways that count others than the right one does."""
+    ways = [[gap for gap in gaps if counts(gap)] for counts in MISJUDGED]
+    shorter = sorted(gaps, key=lambda gap: gap.time)
+    ways += [shorter[: len(gaps) // 2], shorter[: (len(gaps) + 1) // 2]]
+    right = {gap.after.action for gap in gaps if not gap.waited}
+    return (way for way in ways if way and {gap.after.action for gap in way} != right)
+
+
+def _misjudged(gaps: Sequence[Gap], counted: Sequence[Gap]) -> str:
+    """A sentence on one pause that is wrongly counted, or else on one that is wrongly left out."""
+    if wrongly := [gap for gap in counted if gap.waited]:
+        gap = max(wrongly, key=lambda gap: gap.time)
+        return f"You count {_of(gap)}, which took {written(gap.time)}. What was it waiting for?"
+    gap = next(gap for gap in gaps if not gap.waited and gap not in counted)
+    ended = ", and when had that ended" if gap.foreign else ""
+    return f"You leave out {_of(gap)}. What does {gap.after.action} need from other devices{ended}?"
+
+
+def _of(gap: Gap) -> str:
+    return f"device {gap.after.device}'s pause between {gap.before.action} and {gap.after.action}"
+
+
+def _as_time(where: str, said: object) -> Real:
+    """The number that a function gives; raises a Reply to anything else, of several values how many."""
+    if said is None:
+        raise keep_working(f"{where}: {NOTHING_BACK}")
+    if isinstance(said, list | tuple | dict):
+        its = f"it gives a {type(said).__name__} of {len(said)}"
+        raise keep_working(f"{where}: {its}. Which one number is the time?")
+    if not is_number(said) or not isfinite(said):
+        raise keep_working(f"{where}: you say {said!r}. How do you say a time as a plain number?")
+    return said

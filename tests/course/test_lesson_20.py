@@ -1,0 +1,362 @@
+"""Lesson 20: what the checks say to right answers and to the usual wrong ones."""
+
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean, median
+
+import numpy as np
+from replies import assert_each_is_told, each_reply
+
+import gpipe_sim as gp
+from gpipe_sim.core import F, needs
+from gpipe_sim.course import lesson_20
+from gpipe_sim.course.clocked import PAUSE, measured
+from gpipe_sim.export import recorded_run
+
+
+def reply(check, answer) -> str:
+    return repr(check(answer))
+
+
+def took(timeline, stage=None, kind="F"):
+    return [
+        span.end - span.start
+        for span in timeline.spans
+        if stage in (None, span.action.stage) and kind in (None, span.action.kind)
+    ]
+
+
+def step(timeline, microbatches, family=gp.GPipe, **changed):
+    costs = replace(gp.fit_costs(timeline), **changed)
+    return gp.simulate(family(timeline.schedule.devices, microbatches), costs).makespan
+
+
+def test_a_step_by_the_fitted_costs():
+    clock = recorded_run("gpipe16").makespan
+    said = step(recorded_run(), 16)
+    assert abs(said / clock - 1) < 0.05
+    assert reply(lesson_20.gpipe_step, step) == (
+        f"correct: for the recorded devices and 16 microbatches you say {said:.0f} ms, and the clock said "
+        f"{clock:.0f} ms. What do your costs leave out?"
+    )
+
+
+def truth(timeline, microbatches):
+    """What a clock says, or the fit where none was read."""
+    clocks = {(case.makespan, size): clock for case, size, clock in lesson_20._step_cases()}
+    return clocks[timeline.makespan, microbatches] or step(timeline, microbatches)
+
+
+def scaled(timeline, microbatches):
+    """By the fitted costs, and by how far these were off for the step that was measured."""
+    same = gp.simulate(timeline.schedule, gp.fit_costs(timeline)).makespan
+    return step(timeline, microbatches) * timeline.makespan / same
+
+
+def turns(timeline, microbatches):
+    return microbatches + timeline.schedule.devices - 1
+
+
+def slowest(timeline):
+    costs = gp.fit_costs(timeline)
+    stages = range(timeline.schedule.devices)
+    return max(sum(costs.duration(make(k, 0), k) for make in (F, gp.core.B)) for k in stages)
+
+
+AS_THE_SLOWEST = (
+    "That takes every stage to be as long as the slowest. "
+    "How long does the first microbatch take to reach the slowest, and the last one from there?"
+)
+
+
+def like_the_first(timeline, microbatches):
+    costs = gp.fit_costs(timeline)
+    names = ("forward", "input_grad", "weight_grad")
+    first = {name: getattr(costs, name)[0] for name in names if isinstance(getattr(costs, name), tuple)}
+    return step(timeline, microbatches, **first)
+
+
+def pauses(timeline, counts=None):
+    """Those that count, by when what the later action needs from other devices had ended."""
+    counts = counts or (lambda before, ends: all(end <= before.end for end in ends))
+    schedule = timeline.schedule
+    for row in timeline.rows:
+        for before, after in pairwise(row):
+            needed = [n for n in needs(after.action, schedule) if schedule.device_of(n) != after.device]
+            if counts(before, [timeline.ends[need] for need in needed]):
+                yield after.start - before.end
+
+
+def all_pauses(timeline):
+    return list(pauses(timeline, lambda before, ends: True))
+
+
+def shorter_half(timeline):
+    times = sorted(all_pauses(timeline))
+    return times[: len(times) // 2]
+
+
+def needs_of_its_own_too(how):
+    """Whether what was needed had ended, by ``how`` over all needs, also those on the same device."""
+
+    def answer(timeline):
+        return median(
+            after.start - before.end
+            for row in timeline.rows
+            for before, after in pairwise(row)
+            if how(timeline.ends[n] <= before.end for n in needs(after.action, timeline.schedule))
+        )
+
+    return answer
+
+
+def test_the_pause_between_two_actions():
+    own = median(pauses(recorded_run()))
+    assert reply(lesson_20.pause, lambda timeline: median(pauses(timeline))) == (
+        f"correct: {own:.2f} ms in the recorded run. How many of them lie on the way through the step?"
+    )
+    assert 0.05 < own < 1
+
+
+COUNTED = "You count device 0's pause between 0F3 and 0B0, which took 130.4. What was it waiting for?"
+LEFT_OUT = (
+    "You leave out device 1's pause between 1F0 and 1F1. "
+    "What does 1F1 need from other devices, and when had that ended?"
+)
+
+
+def with_numpy(timeline):
+    """One number of NumPy's, from plain loops over devices and positions."""
+    schedule, found = timeline.schedule, []
+    for device, row in enumerate(timeline.rows):
+        for i in range(1, len(row)):
+            others = [n for n in needs(row[i].action, schedule) if schedule.device_of(n) != device]
+            if max((timeline.ends[n] for n in others), default=0) <= row[i - 1].end:
+                found.append(row[i].start - row[i - 1].end)
+    return np.median(found)
+
+
+def test_no_limit_on_the_length_tells_who_waited():
+    for limit in (0.8, 1, 1.2, 1.5, 2, 3, 5):
+        said = lesson_20.pause(
+            lambda timeline, limit=limit: median(p for p in all_pauses(timeline) if p < limit)
+        )
+        assert said.verdict != "correct", limit
+
+
+def test_a_made_timeline_is_the_same_every_time_and_respects_its_schedule():
+    made = (
+        [make() for make, *_ in lesson_20.FORWARDS]
+        + [case for case, *_ in lesson_20._step_cases()]
+        + [make() for make in lesson_20.PAUSES]
+    )
+    again = (
+        [make() for make, *_ in lesson_20.FORWARDS]
+        + [case for case, *_ in lesson_20._step_cases()]
+        + [make() for make in lesson_20.PAUSES]
+    )
+    for timeline, same in zip(made, again, strict=True):
+        assert timeline.spans == same.spans
+        assert [tuple(span.action for span in row) for row in timeline.rows] == list(
+            timeline.schedule.actions
+        )
+        for span in timeline.spans:
+            assert all(timeline.ends[need] <= span.start for need in needs(span.action, timeline.schedule))
+
+
+def test_a_made_timeline_has_its_costs_a_pause_and_its_slow_actions():
+    timeline = measured(gp.OneFOneB(1, 7), gp.Costs(10, 20, 20), slow={"0F3": 30})
+    assert [round(ms, 1) for ms in took(timeline)] == [10.5, 9.6, 9.1, 279, 10.0, 10.9, 10.2]
+    assert [round(ms, 2) for ms in pauses(timeline)] == [PAUSE] * 13
+
+
+def recorded_speedup(name):
+    return recorded_run(f"{name}_alone").makespan / recorded_run(name).makespan
+
+
+#: of each prediction: the known wrong guesses, what was measured, and how far off a guess may be
+PREDICTIONS = [
+    (lesson_20.MESSAGES, 32, 0),  # counted below
+    (lesson_20.AT_ONCE, 1, 0),  # in one process, which the lesson counts
+    (lesson_20.STAGE_0, round(median(took(recorded_run("zbh1"), 0, "I"))), 0),
+    (lesson_20.GPIPE_16, round(recorded_run("gpipe16").makespan), 0.02),
+    (lesson_20.NARROW, round(recorded_speedup("narrow"), 2), 0.25),
+    (lesson_20.WIDE, round(recorded_speedup("wide"), 2), 0.15),
+    (lesson_20.SENDS_LESS, "pipeline", 0),
+    (lesson_20.OVERLAP, "false", 0),
+    (lesson_20.RING, 2 * 2 * (16 - 1) / 16, 0),
+]
+
+
+def test_each_natural_wrong_guess_is_told_what_it_is():
+    for known, right, within in PREDICTIONS:
+        assert_each_is_told(known, right, within)
+
+
+def test_the_wrong_guesses_follow_from_a_thought():
+    crossing = gp.simulate(gp.OneFOneB(4, 8)).messages
+    assert sum((each.source == 1) + (each.target == 1) for each in crossing) == 32
+    assert len(crossing) == 48
+    sleep = gp.Costs(20, 20, 20)
+    assert gp.simulate(gp.GPipe(4, 16), sleep).makespan == 1140
+    assert 2 * gp.simulate(gp.GPipe(4, 8), sleep).makespan == 1320
+    assert round(2 * recorded_run().makespan) == 1365
+    assert round(2 * 8 / (2 + 8 - 1), 2) == 1.78
+    assert round(recorded_speedup("narrow"), 2) == 0.85
+
+
+#: what is no time, for each of the three checks, and times that are no check's
+NO_TIMES = [
+    (lambda *_, said=said: said, words)
+    for said, words in (
+        ("20", "you say '20'. How do you say a time as a plain number?"),
+        (True, "you say True. How do you say a time as a plain number?"),
+        (1j, "you say 1j. How do you say a time as a plain number?"),
+        (float("nan"), "you say nan. How do you say a time as a plain number?"),
+        (float("inf"), "you say inf. How do you say a time as a plain number?"),
+        (30 * [9.180000000000007], "it gives a list of 30. Which one number is the time?"),
+        ({0: 9.180000000000007}, "it gives a dict of 1. Which one number is the time?"),
+    )
+]
+NUMBERS = [lambda *_, said=said: said for said in (0, -1, 1234.5)]
+
+
+def only_what_was_shown(timeline, microbatches):
+    """The recorded devices are asked for a size that the lesson does not show."""
+    shown = timeline.makespan == recorded_run().makespan
+    return recorded_run("gpipe16").makespan if shown else step(timeline, microbatches)
+
+
+TIMES = {
+    "correct": [
+        (
+            lambda t, s: median(took(t, s)),
+            "at 9 stages of 4 timelines, with slow actions among them. How many",
+        ),
+        (lambda t, s: mean(sorted(took(t, s))[2:-2]), ""),
+        (lambda t, s: mean(time for time in took(t, s) if time < 3 * min(took(t, s))), ""),
+        (lambda t, s: np.quantile(took(t, s), 0.5), ""),
+        (lambda t, s: gp.fit_costs(t).forward[s], ""),
+    ],
+    "wrong": [
+        lambda t, s: took(t, s)[-1],
+        lambda t, s: sorted(took(t, s))[-2],
+        lambda t, s: t.spans[s].end - t.spans[s].start,
+        lambda t, s: next(span.end for span in t.spans if span.action == F(s, 0)),
+        lambda t, s: gp.fit_costs(t).forward[0],
+        lambda t, s: median(took(t, s, "B")),
+        lambda t, s: (min(took(t, s)) + max(took(t, s))) / 2,
+        lambda t, s: t.makespan / t.schedule.microbatches,
+        *NUMBERS,
+    ],
+    "almost": [
+        (
+            lambda t, s: median(took(t, s + 1)),
+            "you say 7.14; its 7 forwards took 8.19 to 275.4. Are all of these forwards of stage 1?",
+        ),
+        (
+            lambda t, s: mean(took(t, s)),
+            "stage 1 of OneFOneB(devices=3, microbatches=7): you say 47.13; its 7",
+        ),
+        (lambda t, s: mean(took(t, s)), "9.81 the longest but one. Should one slow action move your answer?"),
+        (lambda t, s: median(took(t)), "Are all of these forwards of stage 1?"),
+    ],
+    "keep working": [
+        *NO_TIMES,
+        (lambda t, s: max(took(t, s)), "Is the longest what a forward takes?"),
+        (lambda t, s: min(took(t, s)), "Is the shortest what a forward takes?"),
+        (lambda t, s: took(t, s)[0], "That is the first of them. Is it like the others?"),
+        (lambda t, s: sum(took(t, s)), "That is the sum of them. How long is one?"),
+        (lambda t, s: mean(took(t)), "Are all of these forwards of stage 1?"),
+        (lambda t, s: mean(took(t, s, None)), "Is every action of the stage a forward?"),
+    ],
+}
+STEPS = {
+    "correct": [(truth, ""), (scaled, ""), (lambda t, m: (truth(t, m) + step(t, m)) / 2, "")],
+    "wrong": [
+        lambda t, m: t.makespan + m - t.schedule.microbatches,
+        lambda t, m: t.makespan + (m - t.schedule.microbatches) * mean(took(t, None, None)),
+        lambda t, m: gp.simulate(gp.GPipe(t.schedule.devices, m)).makespan,
+        lambda t, m: gp.simulate(gp.GPipe(m, t.schedule.devices), gp.Costs(comm=1)).makespan,
+        lambda t, m: gp.simulate(gp.GPipe(4, m), gp.fit_costs(t)).makespan,
+        lambda t, m: sum(took(t, None, None)),
+        lambda t, m: step(t, t.schedule.microbatches),
+        lambda t, m: gp.simulate(t.schedule, gp.fit_costs(t)),
+        *NUMBERS,
+    ],
+    "keep working": [
+        *NO_TIMES,
+        (only_what_was_shown, "GPipe(devices=4, microbatches=11)"),
+        (lambda t, m: t.makespan, "That is the step with 5 microbatches. How many are asked for?"),
+        (
+            lambda t, m: t.makespan * m / t.schedule.microbatches,
+            "That is 20/5 of the measured step. Does the time in which devices fill and drain grow too?",
+        ),
+        (
+            lambda t, m: m * slowest(t),
+            "That is what the slowest stage works. When can it start, and what happens after it?",
+        ),
+    ],
+    "almost": [
+        (
+            lambda t, m: t.makespan * turns(t, m) / turns(t, t.schedule.microbatches),
+            "That is 23/8 of the measured step, as if all of it grew alike. "
+            "Which stage, or which message, sets how long one more microbatch takes?",
+        ),
+        (lambda t, m: turns(t, m) * slowest(t), AS_THE_SLOWEST),
+        (lambda t, m: turns(t, m) * (slowest(t) + 2 * gp.fit_costs(t).comm), AS_THE_SLOWEST),
+        (lambda t, m: step(t, m, comm=0), "That is without messages, and each took 15. Who waits for them?"),
+        (
+            lambda t, m: step(t, m, family=gp.OneFOneB),
+            "That is 1F1B's. Which of the two waits for more messages?",
+        ),
+        (like_the_first, "That takes every stage to be as long as the first stage. Are they alike?"),
+    ],
+}
+WAITS = {
+    "correct": [(with_numpy, ""), (needs_of_its_own_too(all), "")],
+    "wrong": [
+        lambda t: 0.75,
+        lambda t: median(after.start - before.end for before, after in pairwise(t.rows[0])),
+        lambda t: median(b.start - a.start for row in t.rows for a, b in pairwise(row)),
+        lambda t: gp.fit_costs(t).comm,
+        lambda t: gp.core.idle_time(t) / len(t.spans),
+        lambda t: sum(pauses(t)),
+        lambda t: median(p for p in all_pauses(t) if p < 1),
+        *NUMBERS,
+    ],
+    "keep working": [
+        *NO_TIMES,
+        (lambda t: 7, "Does your way count device 0's pause between 0F3 and 0B0, which took 130.4? What was"),
+        (
+            lambda t: 0.2,
+            "Nothing was missing in device 3's pause between 3B3 and 3F4. Does your way count it?",
+        ),
+        (lambda t: mean(all_pauses(t)), COUNTED),
+        (lambda t: median(all_pauses(t)), COUNTED),
+        (lambda t: max(all_pauses(t)), COUNTED),
+        (lambda t: max(pauses(t)), "1.99, the longest of those that count. How long is a usual one?"),
+        (lambda t: min(all_pauses(t)), "0.156, the shortest of those that count. How long is a usual one?"),
+    ],
+    "almost": [
+        (lambda t: mean(pauses(t)), ", the mean; the longest is 1.99. Should one slow pause count so much?"),
+        (
+            lambda t: median(shorter_half(t)),
+            "You count device 1's pause between 1F3 and 1B1, which took 1.086. What was it waiting for?",
+        ),
+        (
+            lambda t: median(pauses(t, lambda before, ends: any(end <= before.end for end in ends))),
+            "You leave out device 0's pause between 0F0 and 0F1. What does 0F1 need from other devices?",
+        ),
+        (needs_of_its_own_too(any), COUNTED),
+        (lambda t: median(pauses(t, lambda before, ends: not ends)), LEFT_OUT),
+        (
+            lambda t: median(pauses(t, lambda before, ends: all(end <= before.start for end in ends))),
+            LEFT_OUT,
+        ),
+        (lambda t: median(pauses(t, lambda before, ends: any(end > before.end for end in ends))), COUNTED),
+    ],
+}
+#: A reply once said 662.8999999999999, and quoted a list of thirty such numbers.
+LONG_NUMBERS = r"[1-9]\.\d{4}|\.\d{5}"
+test_replies = each_reply(lesson_20, LONG_NUMBERS, forward_time=TIMES, gpipe_step=STEPS, pause=WAITS)
