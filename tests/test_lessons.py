@@ -12,6 +12,7 @@ import gpipe_sim as gp
 from gpipe_sim import textbook
 from gpipe_sim.course import answers, mine
 from gpipe_sim.course.build import BUILDS
+from gpipe_sim.course.reveal import FRAME, PRESS
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 PARTS = ("**Goal.**", "Letters in this lesson:", "**Predict.**", "**Check.**")
@@ -43,6 +44,10 @@ def test_every_code_cell_was_run_in_order(path):
     assert counts == list(range(1, len(counts) + 1))
 
 
+OPENED = re.escape(f"<details {FRAME}><summary {PRESS}>")
+FOLD = rf"{OPENED}([^<]+)</summary>\n\n((?!<details).)*</details>"
+
+
 @each_lesson
 def test_a_lesson_has_its_parts(path):
     text = prose(path)
@@ -54,10 +59,14 @@ def test_a_lesson_has_its_parts(path):
 
 
 @each_lesson
-def test_answers_are_folded(path):
-    text = prose(path)
-    assert text.count("<details>") == text.count("</details>") >= 3
-    assert text.count("<summary>Answer</summary>") >= 2
+def test_a_fold_of_text_is_a_cell_of_its_own_with_a_frame_and_a_tag(path):
+    """So that it looks like something to press, and tools can take it out."""
+    for cell in cells(path, "markdown"):
+        source, tags = "".join(cell["source"]), set(cell["metadata"].get("tags", ()))
+        inside = re.fullmatch(FOLD, source, re.S)
+        assert bool(inside) == bool(tags & {"answer", "explanation"}) == ("<details" in source), source
+        if inside:
+            assert ("answer" in tags) == inside[1].startswith("One answer")
 
 
 @each_lesson
@@ -104,8 +113,8 @@ def exercises() -> list:
             source = "".join(cell["source"])
             check = re.search(r"^gp\.course\.lesson_(?:\d\d|[AB])\.\w+\(.*\)$", source, re.M)
             if cell["cell_type"] == "code" and check:
-                after = "".join("".join(c["source"]) for c in every[i + 1 : i + 3])
-                answer = re.search(r"<summary>One answer.*?```python\n(.*?)```", after, re.S)
+                after = "".join("".join(c["source"]) for c in every[i + 1 : i + 4])
+                answer = re.search(r">One answer.*?```python\n(.*?)```", after, re.S)
                 found.append(pytest.param(check[0], answer and answer[1], id=f"{path.stem}: {check[0]}"))
     return found
 

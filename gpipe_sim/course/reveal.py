@@ -5,12 +5,14 @@ run and nothing is trusted; a page made by nbconvert folds it too.
 """
 
 import io
+import re
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from html import escape
 from math import inf
 from operator import itemgetter
+from textwrap import dedent
 from typing import Any
 
 from gpipe_sim.core.timeline import number as written
@@ -18,7 +20,10 @@ from gpipe_sim.course.reply import Reply, apart, is_number, your_turn
 from gpipe_sim.errors import Real, got, number, require
 
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
-ASKS = "What happened? Write your guess in the cell above, run it, and run this cell again. Or open this."
+HAPPENED = "What happened"  #: the name of a fold, unless it has one
+#: What makes a fold look like something to press: inline, because a notebook that nobody trusts has no other.
+FRAME = 'style="border: 1px solid #888888; border-radius: 6px; padding: 6px 12px; margin: 6px 0"'
+PRESS = 'style="cursor: pointer; font-weight: bold"'
 YOUR_TURN = "write your guess in the cell above, run it, and run this cell again"
 RIGHT, NEAR_ENOUGH, OTHERWISE, NO_NUMBER = "right", "near enough", "not what happened", "not a number"
 
@@ -29,13 +34,14 @@ class Revealed:
 
     reply: Reply
     happened: str  #: HTML
+    name: str = HAPPENED
 
     def __repr__(self) -> str:
         """What a terminal shows; it spoils nothing before the guess."""
         return repr(self.reply)
 
     def _repr_html_(self) -> str:
-        folded = f"<details><summary>{ASKS}</summary>{self.happened}</details>"
+        folded = fold(self.name, self.happened)
         if self.reply.verdict == "your turn":
             return folded
         shown = folded if self.reply.verdict == NO_NUMBER else self.happened
@@ -49,24 +55,41 @@ def reveal(
     *shows: Any,
     within: Real = 0,
     wrong: Mapping[Any, str] | None = None,
+    why: str = "",
+    name: str = HAPPENED,
 ) -> Revealed:
     """Compare a prediction with what was measured, a number or a word, and show how it came about.
 
     ``shows`` are drawings, texts, or functions that print. ``wrong`` says of natural wrong answers what they
     would mean: ``{24: "That is without any waiting."}``. ``within=0.25`` takes a guess as right if it is off
-    by at most a quarter of what was measured, unless a wrong answer is nearer to it. TypeError for a unit
-    that is no text.
+    by at most a quarter of what was measured, unless a wrong answer is nearer to it. ``why`` explains it,
+    below what is shown: paragraphs with `code`, **bold** and *italic*. ``name`` is what the fold is called.
+    TypeError for a unit that is no text.
     """
     require("reveal", unit, str, "unit to be a text, such as 'units'")
     if not isinstance(measured, str):
         measured = number("reveal", "measured", measured)
     within, wrong = number("reveal", "within", within), wrong or {}
     happened = f"<p>It is <b>{escape(_amount(measured, unit))}</b>.</p>" + "".join(map(_as_html, shows))
+    happened += prose(why)
     if guess is None:
-        return Revealed(your_turn(YOUR_TURN), happened)
+        return Revealed(your_turn(YOUR_TURN), happened, name)
     if isinstance(measured, str):
-        return Revealed(_words(guess, measured, wrong), happened)
-    return Revealed(_numbers(guess, measured, unit, within, wrong), happened)
+        return Revealed(_words(guess, measured, wrong), happened, name)
+    return Revealed(_numbers(guess, measured, unit, within, wrong), happened, name)
+
+
+def fold(name: str, inside: str) -> str:
+    """Something to press: HTML that is closed until a reader opens it."""
+    return f"<details {FRAME}><summary {PRESS}>{escape(name)}</summary>{inside}</details>"
+
+
+def prose(text: str) -> str:
+    """Paragraphs as HTML: `code`, **bold** and *italic*, and nothing else of Markdown."""
+    text = escape(dedent(text).strip(), quote=False)
+    for mark, tag in ((r"`([^`]+)`", "code"), (r"\*\*(.+?)\*\*", "b"), (r"\*(.+?)\*", "i")):
+        text = re.sub(mark, rf"<{tag}>\1</{tag}>", text, flags=re.DOTALL)
+    return "".join(f"<p>{one}</p>" for one in re.split(r"\n\s*\n", text) if one)
 
 
 def _amount(value: Real | str, unit: str) -> str:

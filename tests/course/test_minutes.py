@@ -13,36 +13,53 @@ from gpipe_sim.course.build import BUILDS
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 STOP = "## A good place to stop"
 READING, WRITING = 180, {"build": 10, "exercise": 5}  #: words a minute, and minutes for each
-PREDICTION = 2  #: minutes
+PREDICTION, LINES = 2, 12  #: minutes for a prediction; lines of code a minute
 MOST = 30  #: minutes to read and predict without a place to stop
 
 each_lesson = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def words(source: str) -> int:
-    """Without link targets, tags and folded answers of exercises, with which students compare their own."""
-    source = re.sub(r"<details>\s*<summary>One answer.*?</details>", "", source, flags=re.S)
+    """Without link targets and tags."""
     source = re.sub(r"<[^>]*>", "", re.sub(r"\]\([^)]*\)", "]", source))
     return len(re.findall(r"\w+(?:[.,'-]\w+)*", source))
 
 
+def minutes(cell: dict) -> float:
+    """Of text, of code in sight, of what a hidden cell explains, and of a prediction.
+
+    Folded answers of exercises do not count: students compare their own with them.
+    """
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return 0 if "answer" in cell["metadata"].get("tags", ()) else words(source) / READING
+    if not cell["metadata"].get("jupyter", {}).get("source_hidden"):
+        lines = sum(bool(line.strip()) for line in source.splitlines())
+        return lines / LINES + PREDICTION * source.startswith("guess = None")
+    why = re.search(r'why="""(.*?)"""', source, re.S)
+    return words(why[1]) / READING if why else 0
+
+
+def notebook(path: Path) -> list[dict]:
+    return json.loads(path.read_text())["cells"]
+
+
 def sources(path: Path) -> list[str]:
-    return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+    return ["".join(cell["source"]) for cell in notebook(path)]
 
 
-def parts(path: Path) -> list[list[str]]:
-    """The cells before the place to stop, and those after it. Most lessons have one part."""
-    found: list[list[str]] = [[]]
-    for source in sources(path):
-        before, *after = source.split(STOP)
-        found[-1].append(before)
-        found += [[rest] for rest in after]
+def parts(path: Path) -> list[list[dict]]:
+    """The cells before the place to stop, and those from it on. Most lessons have one part."""
+    found: list[list[dict]] = [[]]
+    for cell in notebook(path):
+        if STOP in "".join(cell["source"]):
+            found.append([])
+        found[-1].append(cell)
     return found
 
 
-def reading(cells: list[str]) -> float:
-    guesses = sum("guess = None" in cell for cell in cells)
-    return sum(map(words, cells)) / READING + PREDICTION * guesses
+def reading(cells: list[dict]) -> float:
+    return sum(map(minutes, cells))
 
 
 def writing(path: Path) -> int:
@@ -64,12 +81,16 @@ def goal_of(path: Path) -> str:
     return " ".join(sources(path)[0].split())
 
 
-def test_what_counts_as_a_word():
+def test_what_counts():
     assert words("**K** devices: `gp.GPipe(4, 8)` takes 33.5, [see](http://long.example/address).") == 8
+    shown = {"cell_type": "code", "metadata": {}, "source": ["guess = None  # units\n", "\n", "1\n"]}
+    hidden = {"jupyter": {"source_hidden": True}}
+    assert minutes(shown) == 2 / LINES + PREDICTION
+    assert minutes(shown | {"metadata": hidden}) == 0
     assert (
-        words("<details><summary>One answer</summary>\n\nmany words here\n\n</details>\n\n**2.** Next") == 2
+        minutes({"cell_type": "code", "metadata": hidden, "source": 'f(why="""Two words.""")'}) == 2 / READING
     )
-    assert reading(["guess = None  # units"]) == 3 / READING + PREDICTION
+    assert minutes({"cell_type": "markdown", "metadata": {"tags": ["answer"]}, "source": "many words"}) == 0
 
 
 @each_lesson

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.course.reveal import ASKS, reveal
+from gpipe_sim.course.reveal import FRAME, PRESS, reveal
 
 WRONG = {24: "That is without any waiting.", 0.5: "That is half."}
 
@@ -118,8 +118,9 @@ def test_a_guess_that_python_cannot_print_is_quoted_by_its_type():
 
 def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it():
     shown = reveal(None, 33, "units", gp.draw(gp.simulate(gp.GPipe(4, 8))), lambda: print("a < b"))
-    folded = re.fullmatch(r"<details><summary>(.*?)</summary>(.*)</details>", shown._repr_html_())
-    assert folded[1] == ASKS
+    opened = re.escape(f"<details {FRAME}><summary {PRESS}>")
+    folded = re.fullmatch(rf"{opened}(.*?)</summary>(.*)</details>", shown._repr_html_())
+    assert folded[1] == "What happened"
     assert folded[2].startswith("<p>It is <b>33 units</b>.</p><img alt=")
     assert folded[2].endswith("<pre><code>a &lt; b</code></pre>")
     assert "33" not in repr(shown)
@@ -128,7 +129,7 @@ def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it()
 def test_what_is_no_guess_leaves_the_result_folded():
     shown = reveal("many", 33, "units", "a table")._repr_html_()
     assert shown.startswith("<p><b>not a number</b>: a guess here is a number of units")
-    assert re.search(r"<details><summary>.*</summary><p>It is <b>33 units</b>.*</details>$", shown)
+    assert re.search(r"<details .*</summary><p>It is <b>33 units</b>.*</details>$", shown)
 
 
 def test_after_the_guess_everything_is_in_view():
@@ -145,3 +146,14 @@ def test_what_is_no_unit_or_no_measurement_is_refused():
         reveal(1, 2, 3)
     with pytest.raises(TypeError, match="reveal needs measured to be a number"):
         reveal(1, None)
+
+
+def test_why_it_happened_stands_in_the_fold_in_paragraphs_and_the_fold_has_a_name():
+    why = """Of `a < b` the *first*
+    is **less**.
+
+    And so on."""
+    shown = reveal(None, 33, "units", why=why, name="How long a & b are")._repr_html_()
+    assert ">How long a &amp; b are</summary>" in shown
+    told = "<p>Of <code>a &lt; b</code> the <i>first</i>\nis <b>less</b>.</p><p>And so on.</p></details>"
+    assert shown.replace("    ", "").endswith(told)
