@@ -1,14 +1,17 @@
 """Releases of torch that might come: changes of its pipeline engine, made in this process."""
 
+import inspect
+import textwrap
 from collections.abc import Callable
 from unittest.mock import patch
 
 import torch
-from torch.distributed.pipelining import PipelineStage, schedules, stage
+from torch.distributed.pipelining import PipelineStage, _backward, microbatch, schedules, stage
 from torch_modules import linears, some_batch
 
 import gpipe_sim as gp
 from gpipe_sim.torch_backend import UnsupportedTorch, canary, train_step
+from gpipe_sim.torch_backend.private import _leaves_behind
 
 ENGINE, BASE = schedules._PipelineScheduleRuntime, PipelineStage.__mro__[1]
 
@@ -119,6 +122,100 @@ def clipped(theirs: Callable) -> Callable:
     return reduce
 
 
+def strided_alike(theirs: Callable) -> Callable:
+    """Cut and merged alike, so that only rows that need each other can tell."""
+
+    def cut(tensor, _, pieces):
+        return [tensor[first::pieces] for first in range(pieces)]
+
+    def merged(pieces, _):
+        return torch.stack(list(pieces), 1).flatten(0, 1)
+
+    def step(self, *args, **options):
+        here = patch.multiple(schedules, _split_tensor=cut, merge_chunks=merged)
+        with here, patch.object(microbatch, "_split_tensor", cut):
+            return theirs(self, *args, **options)
+
+    return step
+
+
+def loss_of_float32(theirs: Callable) -> Callable:
+    return lambda self, output, *rest: theirs(self, output.float(), *rest)
+
+
+def training(theirs: Callable) -> Callable:
+    def step(self, *args, **options):
+        for each in self._stages:
+            each.submod.train()
+        return theirs(self, *args, **options)
+
+    return step
+
+
+def forked(theirs: Callable) -> Callable:
+    def run(self, *args, **options):
+        with torch.random.fork_rng(devices=[]):
+            return theirs(self, *args, **options)
+
+    return run
+
+
+def one_output(theirs: Callable) -> Callable:
+    def merge(self, chunks):
+        whole = theirs(self, chunks)
+        self.whole = vars(self).get("whole", whole)
+        return self.whole.detach().copy_(whole.detach())
+
+    return merge
+
+
+def not_zeroed(theirs: Callable) -> Callable:
+    text = textwrap.dedent(inspect.getsource(theirs))
+    assert "info.buffer.zero_()" in text
+    exec(text.replace("info.buffer.zero_()", "info.buffer.fill_(7)"), own := dict(vars(stage)))
+    return own[theirs.__name__]
+
+
+def emptied(theirs: Callable) -> Callable:
+    def weights(self, number, *args, **options):
+        if number == 0:
+            self.submod.zero_grad()
+        return theirs(self, number, *args, **options)
+
+    return weights
+
+
+def unhooked(theirs: Callable) -> Callable:
+    def backward(*args, **options):
+        with patch.object(torch.autograd, "backward", without_hooks):
+            return theirs(*args, **options)
+
+    def without_hooks(outputs, grad_tensors=None, **options):
+        leaves = list({leaf for output in outputs for leaf in _leaves_behind(output.grad_fn)})
+        for leaf, found in zip(leaves, torch.autograd.grad(outputs, leaves, grad_tensors), strict=True):
+            leaf.grad = found if leaf.grad is None else leaf.grad + found
+
+    return backward
+
+
+def not_clamped(theirs: Callable) -> Callable:
+    text = inspect.getsource(theirs)
+    assert 'if len(param_group["intermediates"]) > 1:' in text
+    changed = text.replace('if len(param_group["intermediates"]) > 1:', "if False:")
+    exec(changed, own := dict(vars(_backward)))
+    return own[theirs.__name__]
+
+
+def made_finite(theirs: Callable) -> Callable:
+    def reduce(self, factor):
+        for parameter in self.submod.parameters():
+            if parameter.grad is not None:
+                parameter.grad.nan_to_num_()
+        return theirs(self, factor)
+
+    return reduce
+
+
 #: What is changed: whose, which name, and to what.
 CHANGES = {
     "nothing": (BASE, "perform_reduce_grad", lambda theirs: theirs),
@@ -139,6 +236,17 @@ CHANGES = {
     "reseeded": (schedules.PipelineScheduleMulti, "step", reseeded),
     "evaluating": (BASE, "forward_maybe_with_nosync", evaluating),
     "clipped": (BASE, "perform_reduce_grad", clipped),
+    "loss in float32": (schedules._PipelineSchedule, "_compute_loss", loss_of_float32),
+    "strided alike": (schedules.PipelineScheduleMulti, "step", strided_alike),
+    "training": (schedules.PipelineScheduleMulti, "step", training),
+    "random numbers of a step forgotten": (schedules.PipelineScheduleMulti, "step", forked),
+    "random numbers of a forward forgotten": (BASE, "forward_maybe_with_nosync", forked),
+    "outputs in one place": (schedules._PipelineSchedule, "_merge_outputs", one_output),
+    "an unused output's gradient is not zero": (BASE, "set_local_bwd_input", not_zeroed),
+    "emptied at the first W": (BASE, "backward_weight_one_chunk", emptied),
+    "no hooks": (stage, "stage_backward", unhooked),
+    "W counts a weight twice": (stage, "stage_backward_weight", not_clamped),
+    "made finite": (BASE, "perform_reduce_grad", made_finite),
 }
 MESSAGES = {"gradients sent in float32", "averaged over processes"}  #: do nothing in one process
 
