@@ -1,6 +1,9 @@
 """What is wrong with a lesson, in sentences. Cells are counted from 1, as in JupyterLab's status bar."""
 
 from collections.abc import Iterator
+from math import inf
+
+WIDE, NARROW, FIRST_SCREEN = 1300, 600, 900  #: pixels
 
 #: What JupyterLab and nbconvert write where nobody described an image.
 PLACEHOLDERS = ("", "Image", "No description has been provided for this image")
@@ -15,9 +18,20 @@ def in_page(cells: list[dict], width: int) -> Iterator[str]:
             yield f"cell {n}: what it shows is wider than its place, in a window of {width} pixels"
         if cell["markup"]:
             yield f"cell {n}: the text <svg is shown instead of a chart"
+        if cell["bare_folds"]:
+            yield f"cell {n}: a fold has no frame"
+        if cell["broken"]:
+            yield f"cell {n}: the printed word {cell['broken']} is broken, in a window of {width} pixels"
+    open_at = [image["top"] for cell in cells for image in cell["images"] if image["top"] is not None]
+    if width == WIDE and min(open_at, default=inf) > FIRST_SCREEN:
+        yield f"no open picture in the first {FIRST_SCREEN} pixels: {first_of(open_at)}"
 
 
-def in_image(source: str, alt: str, loaded: bool, bare: bool) -> Iterator[str]:
+def first_of(tops: list[float]) -> str:
+    return f"the first is {min(tops):.0f} down" if tops else "there is none"
+
+
+def in_image(source: str, alt: str, loaded: bool, bare: bool, top: float | None) -> Iterator[str]:
     if not loaded:
         yield f"the image {source} did not load"
     if alt.strip() in PLACEHOLDERS:

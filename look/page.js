@@ -10,7 +10,21 @@ const describe = (image) => ({
   alt: image.alt,
   loaded: image.naturalWidth > 0,
   bare: image.closest(".jp-RenderedImage") !== null, // an output that is an image, not HTML with one in it
+  top: image.closest("details:not([open])") ? null : image.getBoundingClientRect().top - panel().getBoundingClientRect().top,
 });
+
+// A word that begins in one line of the page and ends in another.
+const broken = (place) => {
+  const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode())
+    for (const word of text.data.matchAll(/\S+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((line) => Math.round(line.top))).size > 1) return word[0];
+    }
+  return null;
+};
 
 const sticksOut = (place) =>
   place.scrollWidth > place.clientWidth + 1 || all("img", place).some((image) => right(image) > right(place) + 1);
@@ -45,6 +59,8 @@ window.look = {
         images: places.flatMap((place) => all("img", place)).map(describe),
         wide: places.some(sticksOut),
         markup: outputs.some((output) => output.innerText.includes("<svg")),
+        bare_folds: all("details", cell).filter((fold) => getComputedStyle(fold).borderTopWidth === "0px").length,
+        broken: outputs.flatMap((output) => all("pre", output)).map(broken).find(Boolean) ?? null,
       };
     }),
 

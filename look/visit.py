@@ -5,10 +5,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Error
 
-from look.findings import in_outputs, in_page
+from look.findings import NARROW, WIDE, in_outputs, in_page
 from look.lessons import can_run, number
 
-VIEWS = (("light", 1100), ("light", 500), ("dark", 1100), ("dark", 500))
+VIEWS = (("light", WIDE), ("light", NARROW), ("dark", WIDE), ("dark", NARROW))
 HEIGHT = 900  #: pixels of a window, before it is made as high as the notebook
 RUN_SECONDS = 600
 
@@ -50,7 +50,7 @@ class Visit:
             self.see(theme, width, f"{theme}_{width}")
         if can_run(self.lesson):
             self.run()
-            self.see("light", 1100, "run")
+            self.see("light", WIDE, "run")
         self.page.evaluate("look.endKernel()")
 
     def open(self, address: str) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from look.findings import in_outputs, in_page
+from look.findings import NARROW, WIDE, in_outputs, in_page
 from look.lessons import ROOT, chosen, number
 from look.server import SERVED
 
-CHART = {"source": "image/svg+xml", "alt": "GPipe: 4 devices", "loaded": True, "bare": False}
-CELL = {"images": [CHART], "wide": False, "markup": False}
+CHART = {"source": "image/svg+xml", "alt": "GPipe: 4 devices", "loaded": True, "bare": False, "top": 300}
+CELL = {"images": [CHART], "wide": False, "markup": False, "bare_folds": 0, "broken": None}
 
 SAYS_NOTHING = ["", " ", "Image", "No description has been provided for this image"]
 
@@ -40,10 +40,19 @@ def test_a_chart_that_shows_with_words_is_right():
         ({"source": "image/png", "alt": "", "bare": True}, {}, "a bare output, image/png, has no alt text"),
         ({}, {"wide": True}, "what it shows is wider than its place, in a window of 500 pixels"),
         ({}, {"images": [], "markup": True}, "the text <svg is shown instead of a chart"),
+        ({}, {"bare_folds": 1}, "a fold has no frame"),
+        ({}, {"broken": "0F0"}, "the printed word 0F0 is broken, in a window of 500 pixels"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_cell(image, cell, said):
     assert wrong_with(image, **cell) == [f"cell 2: {said}"]
+
+
+@pytest.mark.parametrize(("top", "says"), [(None, "there is none"), (901, "the first is 901 down")])
+def test_the_first_screen_has_an_open_picture(top, says):
+    late = [CELL | {"images": [CHART | {"top": top}]}]
+    assert list(in_page(late, WIDE)) == [f"no open picture in the first 900 pixels: {says}"]
+    assert list(in_page([*late, CELL], WIDE)) == list(in_page(late, NARROW)) == []
 
 
 def test_cells_that_ran_and_prose_and_empty_cells_are_right():
