@@ -23,6 +23,7 @@ NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole m
 HAPPENED = "What happened"  #: the name of a fold, unless it has one
 #: What makes a fold look like something to press: inline, because a notebook that nobody trusts has no other.
 FRAME = 'style="border: 1px solid #888888; border-radius: 6px; padding: 6px 12px; margin: 6px 0"'
+ROWS = 'style="white-space: pre; overflow-x: auto"'  #: or a narrow page breaks a printed row inside a word
 PRESS = 'style="cursor: pointer; font-weight: bold"'
 YOUR_TURN = "write your guess in the cell above, run it, and run this cell again"
 RIGHT, NEAR_ENOUGH, OTHERWISE, NO_NUMBER = "right", "near enough", "not what happened", "not a number"
@@ -141,7 +142,7 @@ def _as_html(shown: Any) -> str:
     """
     if hasattr(shown, "_repr_html_"):
         return shown._repr_html_()
-    return f"<pre><code>{escape(_printed(shown) if callable(shown) else str(shown))}</code></pre>"
+    return f"<pre {ROWS}><code>{escape(_printed(shown) if callable(shown) else str(shown))}</code></pre>"
 
 
 def _printed(function: Callable[[], Any]) -> str:
