@@ -1,15 +1,16 @@
 """What is wrong with a student's attention: the natural mistakes, each with its question."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.called import called
-from gpipe_sim.course.one_device import is_array
-from gpipe_sim.course.reply import Reply, keep_working
+from gpipe_sim.course.mistakes import Swap, recognized
+from gpipe_sim.course.reply import Reply, is_array, keep_working
 
 Array = np.ndarray
+Table = Mapping[str, tuple[Swap, ...]]
 CLOSE = 1e-9
 
 
@@ -56,13 +57,11 @@ def mixed_samples(answer: object, given: Sequence[Array], arrays: Array, heads: 
 
 def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on shares that are not those of the answer; empty if they are."""
-    q, k, v = arrays
-    _, right = answers.attention(q, k, v, heads)
+    _, right = answers.attention(*arrays, heads)
     if _same(found, right):
         return ""
-    for question, other in mistaken_shares(q, k, heads).items():
-        if not np.allclose(other, right) and _same(found, other):
-            return question
+    if question := _recognized(arrays, heads, SHARES, 1, found, right):
+        return question
     sample, head, place, other = np.unravel_index(abs(found - right).argmax(), right.shape)
     who = f"in sample {sample} and head {head}, place {place}"
     total = found[sample, head, place].sum()
@@ -74,13 +73,11 @@ def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
 
 def wrong_mix(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on a mix that is not that of the answer; empty if it is."""
-    q, k, v = arrays
-    right, shares = answers.attention(q, k, v, heads)
+    right, _ = answers.attention(*arrays, heads)
     if _same(found, right):
         return ""
-    for question, other in mistaken_mixes(shares, q, k, v).items():
-        if not np.allclose(other, right) and _same(found, other):
-            return question
+    if question := _recognized(arrays, heads, MIXES, 0, found, right):
+        return question
     i, place, feature = np.unravel_index(abs(found - right).argmax(), right.shape)
     at = f"the mix of place {place} in sample {i} holds {found[i, place, feature]:.3g}"
     return f"{at} as feature {feature}. Which head has that feature, and which values does it mix?"
@@ -90,85 +87,59 @@ def _same(found: Array, right: Array) -> bool:
     return np.allclose(found, right, rtol=0, atol=CLOSE)
 
 
-def by_head(x: Array, heads: int) -> Array:
-    """(batch, heads, places, features of a head), which stand side by side in x."""
-    b, s, h = x.shape
-    return x.reshape(b, s, heads, h // heads).swapaxes(1, 2)
+def _recognized(arrays: Array, heads: int, table: Table, part: int, found: Array, right: Array) -> str:
+    def same(attention: Callable) -> bool:
+        other = attention(*arrays, heads)[part]
+        return not np.allclose(other, right) and _same(found, other)
+
+    return recognized(answers.attention, table, same)
 
 
-def _every_nth(x: Array, heads: int) -> Array:
-    """Head 0 has features 0, heads, 2 heads and so on."""
-    b, s, h = x.shape
-    return x.reshape(b, s, h // heads, heads).transpose(0, 3, 1, 2)
-
-
-def _by_places(x: Array, heads: int) -> Array:
-    """As if the features of all places in a row were dealt out: head 0 has the first places."""
-    b, s, h = x.shape
-    return x.reshape(b, heads, s, h // heads)
-
-
-def _scores(q: Array, k: Array, power: float = 0.5) -> Array:
-    return q @ k.swapaxes(2, 3) / q.shape[3] ** power
-
-
-def _to_one(positive: Array, axis: int = 3) -> Array:
-    return positive / positive.sum(axis=axis, keepdims=True)
-
-
-def _shared(scores: Array) -> Array:
-    return _to_one(np.exp(scores))
-
-
-def mistaken_shares(q: Array, k: Array, heads: int) -> dict[str, Array]:
-    """What mistakes make of q and k, by the question that each calls for."""
-    Q, K = by_head(q, heads), by_head(k, heads)
-    scores = _scores(Q, K)
-    return {
-        "the scores are products as they are. What does one head divide them by?": _shared(_scores(Q, K, 0)),
-        "the scores are divided by the root of all features. How many has each head?": (
-            _shared(scores / heads**0.5)
-        ),
-        "the scores are divided by the features of a head. Which function of these does one head take?": (
-            _shared(_scores(Q, K, 1))
-        ),
-        "place i asks with its key, and is asked by queries. Which of the two should ask?": (
-            _shared(_scores(K, Q))
-        ),
-        "the shares in each column make 1. Along which axis should they?": _to_one(np.exp(scores), axis=2),
-        "no place looks at later ones. Does the head above leave them out?": (
-            _to_one(np.exp(scores) * np.tri(q.shape[1]))
-        ),
-        "the first head has features 0, 2, 4 or so. Which ones stand side by side?": (
-            _shared(_scores(_every_nth(q, heads), _every_nth(k, heads)))
-        ),
-        "your reshape deals out places, not features. Which axis should be cut?": (
-            _shared(_scores(_by_places(q, heads), _by_places(k, heads)))
-        ),
-        "every head has the shares of the first. What does head 1 read that head 0 does not?": (
-            np.repeat(_shared(scores)[:, :1], heads, axis=1)
-        ),
-        "those are the scores. What makes positive shares of them that add up to 1?": scores,
-        "those are exponentials. What should the shares of a place add up to?": np.exp(scores),
-    }
-
-
-def _joined(mix: Array) -> Array:
-    b, heads, s, d = mix.shape
-    return mix.swapaxes(1, 2).reshape(b, s, heads * d)
-
-
-def mistaken_mixes(shares: Array, q: Array, k: Array, v: Array) -> dict[str, Array]:
-    """What mistakes make of the shares and the values, by the question that each calls for."""
-    q, k, values = (by_head(x, shares.shape[1]) for x in (q, k, v))
-    return {
-        "the mix is of keys. What should be mixed?": _joined(shares @ k),
-        "the mix is of queries. What should be mixed?": _joined(shares @ q),
-        "each place is mixed by the others' shares of it. Which axis of the shares is summed over?": (
-            _joined(shares.swapaxes(2, 3) @ values)
-        ),
-        "places and heads have changed places. Which axis comes right before a head's features?": (
-            (shares @ values).reshape(v.shape)
-        ),
-        "the mix is the values as they came in. Which shares are taken of them?": v,
-    }
+Q, K, V = "one_head(q[i, :, own]", "k[i, :, own]", "v[i, :, own])"
+ROOT, TO_ONE = "/ np.sqrt(q.shape[1])", "    shares = shares / shares.sum(axis=1, keepdims=True)\n"
+MIX = "return shares @ v"
+#: What mistakes make of q and k, by the question that each calls for.
+SHARES: Table = {
+    "the scores are products as they are. What does one head divide them by?": ((ROOT, ""),),
+    "the scores are divided by the root of all features. How many has each head?": (
+        (Q, f"{Q} / heads**0.5"),
+    ),
+    "the scores are divided by the features of a head. Which function of these does one head take?": (
+        (ROOT, "/ q.shape[1]"),
+    ),
+    "place i asks with its key, and is asked by queries. Which of the two should ask?": (
+        ("q @ k.T", "k @ q.T"),
+    ),
+    "the shares in each column make 1. Along which axis should they?": (("axis=1", "axis=0"),),
+    "no place looks at later ones. Does the head above leave them out?": (
+        ("np.exp(scores)", "np.exp(scores) * np.tri(len(q))"),
+    ),
+    "the first head has features 0, 2, 4 or so. Which ones stand side by side?": (
+        ("slice(a * h // heads, (a + 1) * h // heads)", "slice(a, None, heads)"),
+    ),
+    "your reshape deals out places, not features. Which axis should be cut?": (
+        (Q, "one_head(q[i].reshape(heads, s, -1)[a]"),
+        (K, "k[i].reshape(heads, s, -1)[a]"),
+    ),
+    "every head has the shares of the first. What does head 1 read that head 0 does not?": (
+        (Q, "one_head(q[i, :, : h // heads]"),
+        (K, "k[i, :, : h // heads]"),
+    ),
+    "those are the scores. What makes positive shares of them that add up to 1?": (
+        ("np.exp(scores)", "scores"),
+        (TO_ONE, ""),
+    ),
+    "those are exponentials. What should the shares of a place add up to?": ((TO_ONE, ""),),
+}
+#: And of the shares and the values.
+MIXES: Table = {
+    "the mix is of keys. What should be mixed?": ((V, "k[i, :, own])"),),
+    "the mix is of queries. What should be mixed?": ((V, "q[i, :, own])"),),
+    "each place is mixed by the others' shares of it. Which axis of the shares is summed over?": (
+        (MIX, "return shares.T @ v"),
+    ),
+    "places and heads have changed places. Which axis comes right before a head's features?": (
+        ("y[i, :, own]", "y.reshape(b, heads, s, -1)[i, a]"),
+    ),
+    "the mix is the values as they came in. Which shares are taken of them?": ((MIX, "return v"),),
+}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import wraps
 
-from gpipe_sim.course import mine
+from gpipe_sim.course import kept, mine
 from gpipe_sim.course.called import stopped
 from gpipe_sim.course.reply import Reply, correct, your_turn
 
@@ -20,6 +20,8 @@ def exercise(task: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]
     def of(check: Callable[..., Reply]) -> Callable[..., Reply]:
         @wraps(check)
         def checked(*answers: object) -> Reply:
+            if mine.is_reading():
+                return your_turn(f"a check in {mine.FILE} does nothing")
             if all(answer is None for answer in answers):
                 return your_turn(task)
             try:
@@ -45,30 +47,28 @@ def build(*names: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]
         @wraps(check)
         def checked(*answers: object) -> Reply:
             reply = check(*answers)
-            if reply.verdict != "correct" or not mine.running_cell():
+            cell = "" if mine.in_a_test() else kept.running_cell()
+            if reply.verdict != "correct" or not cell or all(map(kept.is_elsewhere, answers)):
                 return reply
-            return _kept(check, dict(zip(names, answers, strict=True)), reply)
+            says = _kept(check, dict(zip(names, answers, strict=True)), cell)
+            return correct(f"{reply.text}. It is not kept for later lessons: {says}") if says else reply
 
         return checked
 
     return of
 
 
-def _kept(check: Callable[..., Reply], answers: dict[str, object], reply: Reply) -> Reply:
-    """The reply, and whether the answer is kept: it must pass without the notebook's other cells."""
+def _kept(check: Callable[..., Reply], answers: dict[str, object], cell: str) -> str:
+    """Keep the answer, which must pass without the notebook's other cells; or else why it is not kept."""
     try:
-        text = mine.with_section(mine.stored(), check.__name__, mine.source_of(answers))
-    except RuntimeError as error:
-        return correct(f"{reply.text}. It is not kept for later lessons: {error}")
-    try:
-        alone = mine.pipeline(text)
+        text = mine.with_section(mine.stored(), check.__name__, kept.source_of(answers, cell))
+        alone, failed = mine.read(text)
+        if check.__name__ in failed:
+            return f"on its own it stops: {failed[check.__name__]}"
         again = check(*(alone[name] for name in answers))
-    except Exception as error:
-        return correct(f"{reply.text}. It is not kept for later lessons: on its own {stopped(error)}")
-    if again.verdict != "correct":
-        return correct(f"{reply.text}. It is not kept for later lessons: on its own, {again.text}")
-    try:
+        if again.verdict != "correct":
+            return f"on its own, {again.text}"
         mine.keep(text)
-    except RuntimeError as error:
-        return correct(f"{reply.text}. It is not kept for later lessons: {error}")
-    return reply
+    except Exception as error:
+        return str(error) if type(error) is RuntimeError else f"on its own {stopped(error)}"
+    return ""

@@ -4,18 +4,18 @@ import io
 import linecache
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from itertools import islice
 from pathlib import Path
 from traceback import walk_tb
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
 from gpipe_sim.course.limit import SECONDS, TooLarge, TooLong, time_limit
-from gpipe_sim.course.reply import NOTHING_BACK, Reply, keep_working
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, keep_working, quoted
 
 COPIED = list | dict | np.ndarray
 GIVEN = ("send", "receive")  #: methods of the Links that lesson 02 gives: their lines are not the student's
@@ -39,7 +39,15 @@ QUESTIONS = {
 MISCALLED = "How many things is it given, and how many does it take?"  #: none of the student's own lines ran
 
 
-def called(function: object, *arguments, where: str = "", copies: bool = True, plain: bool = True) -> object:
+def called(
+    function: object,
+    *arguments,
+    where: str = "",
+    copies: bool = True,
+    plain: bool = True,
+    without: Collection[Callable] = (),
+    endless: str = "Which loop never ends?",
+) -> object:
     """What the student's function returns.
 
     Raises a Reply, which ends the check, if it is not a function, raises, exits or never ends.
@@ -47,14 +55,20 @@ def called(function: object, *arguments, where: str = "", copies: bool = True, p
     It gets copies of lists, dicts and arrays, to do with as it likes, unless ``copies`` is False. A
     generator's values come as a list, and a number of NumPy's as Python's own, unless ``plain`` is False.
     ``where`` says in the reply what it was called with, if the arguments are too long to print.
+    While it runs, nothing may call the functions in ``without``. ``endless`` is asked if it takes long.
     """
     if not callable(function):
-        raise keep_working(f"pass in a function, not {function!r}")
+        raise keep_working(f"pass in a function, not {quoted(function)}")
     where = where or f"called with ({', '.join(map(repr, arguments))})"
     if copies:
         arguments = tuple(deepcopy(one) if isinstance(one, COPIED) else one for one in arguments)
     try:
-        with time_limit(SECONDS), _exit_raises(), redirect_stdout(_Short(sys.stdout)):
+        with (
+            time_limit(SECONDS),
+            _exit_raises(),
+            redirect_stdout(_Short(sys.stdout)),
+            _not_using(without),
+        ):
             said = function(*arguments)
             if plain and isinstance(said, Iterator):
                 said = list(islice(said, MOST_STEPS + 1))
@@ -66,7 +80,7 @@ def called(function: object, *arguments, where: str = "", copies: bool = True, p
     except TooLong as error:
         large = isinstance(error, TooLarge)
         what = "takes more and more memory" if large else f"was still running after {SECONDS} seconds"
-        raise keep_working(f"{where} it {what}{_line(error)}. Which loop never ends?") from None
+        raise keep_working(f"{where} it {what}{_line(error)}. {endless}") from None
     except SystemExit:
         ends = "it calls exit(), which would end the notebook. What should it return?"
         raise keep_working(f"{where} {ends}") from None
@@ -77,7 +91,30 @@ def called(function: object, *arguments, where: str = "", copies: bool = True, p
     return said
 
 
-def result_of(function: object, *arguments, where: str, **how: bool) -> object:
+@contextmanager
+def _not_using(functions: Collection[Callable]) -> Iterator[None]:
+    """Meanwhile whoever calls one of these raises a Reply, under whatever name the student knows it."""
+    codes = {function: getattr(function, "__code__") for function in functions}  # noqa: B009
+    for function, code in codes.items():
+        setattr(function, "__code__", _refused.__code__.replace(co_name=code.co_name))  # noqa: B010
+    try:
+        yield
+    finally:
+        for function, code in codes.items():
+            setattr(function, "__code__", code)  # noqa: B010
+
+
+def _refused(*_: object, **__: object) -> None:
+    """What stands in for a function; it sees that function's module, and nothing of this one."""
+    import sys
+
+    from gpipe_sim.course.reply import keep_working
+
+    used = sys._getframe().f_code.co_name
+    raise keep_working(f"it uses {used}. How do you do it without?")
+
+
+def result_of(function: object, *arguments, where: str, **how: Any) -> object:
     """What ``called`` gives; raises a Reply to None too."""
     said = called(function, *arguments, where=where, **how)
     if said is None:

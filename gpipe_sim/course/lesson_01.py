@@ -9,7 +9,14 @@ from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 
-HIDDEN = ([64, 300, 300, 10], [64, 10], [64, 40, 500, 40, 40, 10], [32, 200, 200, 200, 200, 200, 10])
+#: widths of layers; of those that narrow to one feature and widen again, biases are a third of the bytes
+HIDDEN = (
+    [64, 300, 300, 10],
+    [64, 10],
+    [64, 40, 500, 40, 40, 10],
+    [32, 200, 200, 200, 200, 200, 10],
+    [1, 90] * 5,
+)
 ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
 
 #: What natural wrong guesses at how many times the bytes of the weights training keeps would be.
@@ -46,9 +53,11 @@ def devices_needed(answer: Callable | None) -> Reply:
     return correct("every stage fits on every model tried, and no fewer devices would do")
 
 
-def training_bytes(partition: Partition) -> int:
+def training_bytes(partition: Partition, names: str = "Wb") -> int:
     """The bytes of one partition's weights, gradients and Adam's state."""
-    return ARRAYS_PER_WEIGHT * sum(array.nbytes for array in partition.parameters.values())
+    return ARRAYS_PER_WEIGHT * sum(
+        array.nbytes for (_, name), array in partition.parameters.items() if name in names
+    )
 
 
 def _largest(layers: list[Layer], stages: int) -> int:
@@ -57,9 +66,9 @@ def _largest(layers: list[Layer], stages: int) -> int:
 
 
 def _capacities(layers: list[Layer]) -> list[int]:
-    """Capacities, in bytes, into which even cuts of this model just fit; and each with 8 bytes to spare."""
+    """Capacities, in bytes, into which even cuts of this model just fit, or not by 8, or with 8 to spare."""
     largest = [_largest(layers, stages) for stages in range(1, len(layers) + 1)]
-    return sorted({*largest, *(size + 8 for size in largest)})
+    return sorted({size + spare for size in largest for spare in (-8, 0, 8) if size + spare >= min(largest)})
 
 
 def _what_is_wrong(said: str, layers: list[Layer], capacity: int, got: object) -> None:
@@ -76,6 +85,10 @@ def _what_is_wrong(said: str, layers: list[Layer], capacity: int, got: object) -
         raise almost(f"{said}: {room}. Which stage does not fit, with all that training keeps?")
     if got < wanted:
         hint = "do all stages have the same number of weights?"
+        if max(training_bytes(part, "W") for part in split(layers, stages=got)) <= capacity:
+            hint = "Which arrays has a linear layer besides W?"
         raise almost(f"{said}, but then the largest stage has {largest:,} bytes: {hint}")
+    if all(_largest(layers, stages) == capacity for stages in range(wanted, got)) and got > wanted:
+        raise almost(f"{said}. With {wanted}, the largest stage has {capacity:,} bytes. Does that fit?")
     if got > wanted:
         raise almost(f"{said}; each stage fits, at most {largest:,} bytes. Would one device fewer do too?")

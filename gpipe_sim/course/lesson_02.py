@@ -1,7 +1,9 @@
 """Lesson 02: one step on two devices."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from gpipe_sim.core.optimizers import SGD, Adam, Optimizer
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
 from gpipe_sim.core.training import train
+from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_action import Work, first_wrong
@@ -88,11 +91,30 @@ def step(answer: Callable | None) -> Reply:
         trial, K = Trial.of(widths, samples), len(widths) - 1
         where = f"with {K} stage{'s' * (K > 1)} and {samples} samples,"
         handed = trial.stages, trial.x.copy(), trial.target.copy()
-        loss = called(answer, *handed, copies=False, where=where)
+        with _noting(answer) as sent:
+            loss = called(answer, *handed, copies=False, where=where)
         trial.unlike_one_device(where, loss)
+        due = {("y", s, 0) for s in range(-1, K)} | {("dy", s, 0) for s in range(K)}
+        if missing := due - sent:
+            says = f"{where} all is right, but no links that the step makes carry {min(missing)}"
+            return almost(f"{says}. How does that cross, and what if something is left there?")
     return correct(
         "the loss and every gradient are one device's to 1e-12, for 1, 3 and 5 stages of any width"
     )
+
+
+@contextmanager
+def _noting(step: object) -> Iterator[set]:
+    """What is sent on links that a student's step makes while this lasts."""
+    names, sent = getattr(step, "__globals__", {}), set()
+    own = names.get("Links", answers.Links)
+
+    def send(self: object, name: object, array: np.ndarray) -> None:
+        sent.add(name)
+        own.send(self, name, array)
+
+    with patch.dict(names, {"Links": type("Links", (own,), {"send": send})}):
+        yield sent
 
 
 @exercise("write a function message_bytes(layers, cut, samples) and pass it in")

@@ -13,8 +13,8 @@ from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_action import WORK
-from gpipe_sim.course.one_device import Trial, is_array, is_close, off, shown
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed
+from gpipe_sim.course.one_device import Trial, is_close, off
+from gpipe_sim.course.reply import Reply, almost, correct, is_array, keep_working, listed, shown
 from gpipe_sim.course.rows import Step
 from gpipe_sim.dataset import digits
 
@@ -66,6 +66,8 @@ def run(answer: Callable | None) -> Reply:
             log.astray(where)
         log.undone(where)
         trial.unlike_one_device(where, loss)
+        if log.left:
+            raise almost(f"{where} all is right, but {log.left}. Who takes it off, and when?")
     return correct(
         f"one device's loss and gradients to 1e-12, in each of {len(ORDERS)} orders, even where 11 samples "
         "are 4, 4 and 3. By how many numbers was each piece divided?"
@@ -80,6 +82,8 @@ class Log:
     stages: list[dict]
     done: Order = field(default_factory=list)
     strange: list[str] = field(default_factory=list)
+    links: object = None
+    left: str = ""
 
     def work(self) -> dict[str, Callable]:
         does = WORK | {WAIT: lambda stage, s, m, links: None}
@@ -88,12 +92,20 @@ class Log:
     def _noting(self, kind: str, do: Callable) -> Callable:
         def noted(stage: dict, s: int, m: int, links: answers.Links) -> None:
             self.done.append((s, kind, m))
+            self._left(links, f"when {s}{kind}{m} begins")
+            self.links = links
             if not 0 <= s < len(self.stages) or stage is not self.stages[s]:
                 self.strange.append(f"work[{kind!r}] gets stage number {s!r} with another stage's arrays")
             do(stage, s, m, links)
 
         noted.__qualname__ = f"work[{kind!r}]"  # a TypeError calls it by this name
         return noted
+
+    def _left(self, links: object, when: str) -> None:
+        """Note an output of the last stage that nobody has taken off the links."""
+        left = [name for name in getattr(links, "arrays", ()) if name[:2] == ("y", len(self.stages) - 1)]
+        if left:
+            self.left = self.left or f"{left[0]} is still on the links {when}"
 
     def astray(self, where: str) -> None:
         """Raise where it left the order, even if it stopped afterwards."""
@@ -108,6 +120,7 @@ class Log:
                 raise keep_working(f"{where} {told}. What decides what comes next?")
 
     def undone(self, where: str) -> None:
+        self._left(self.links, "at the end")
         if len(self.done) == len(self.order):
             return
         action = self.order[len(self.done)]

@@ -32,12 +32,14 @@ from gpipe_sim.course.rows import (
     is_action,
     parsed,
     read_rows,
+    rows_of,
     spelled,
     table_lines,
     who_is_stuck,
 )
 from gpipe_sim.course.waits import first_wait
 from gpipe_sim.errors import Real
+from gpipe_sim.families import Interleaved1F1B, OneFOneB
 
 LONG, ROOM = 18, (3, 2, 1)  #: what three devices and four microbatches can do with unit costs
 NEAR = 6  #: how much longer an order may be that has nearly the right shape
@@ -155,6 +157,10 @@ def _named(actions: Iterable[Step]) -> str:
     return " and ".join(map(spelled, actions)) or "nothing"
 
 
+def _plain(schedule: Schedule) -> Rows:
+    return [[(s, str(kind), m) for s, kind, m in row] for row in rows_of(schedule)]
+
+
 OTHER_WAY_ROUND = {kind: pairs[::-1] for kind, pairs in answers.NEEDS.items()}  #: the same needs
 THIRDS = {"F": Fraction(1, 3), "B": Fraction(3, 4)}
 #: What a student's clock is tried on: rows, needs, times. No two leave the same mistakes unseen.
@@ -175,6 +181,8 @@ CLOCKED: tuple[tuple[Rows, dict, Mapping[str, Real]], ...] = (
     ([[], *parsed("0F0 0B0")], answers.NEEDS, {"F": 1, "B": 2}),  # a device with nothing to do
     (parsed("0F0 0F1 0B0 0B1\n1F0 1F1 1B1 1B0\n2F0 2B0 2B1 2F1"), answers.NEEDS, {"F": 1, "B": 2}),  # stuck
     (parsed("0B0 0F0\n1F0 1B0"), answers.NEEDS, {"F": 1, "B": 2}),  # nothing can begin
+    (_plain(OneFOneB(4, 8)), answers.NEEDS, {"F": 1, "B": 2}),  # more rounds than devices
+    (_plain(Interleaved1F1B(3, 6, stages_per_device=2)), answers.NEEDS, {"F": 2, "B": 3}),
 )
 
 
@@ -184,7 +192,7 @@ def clock(answer: Callable) -> Reply:
     changed = inexact = ""
     for rows, table, cost in CLOCKED:
         where, own = _where(rows, table, cost), deepcopy((rows, table, cost))
-        got = _ends(result_of(answer, *own, where=where, copies=False), where)
+        got = _ends(_said(answer, own, where), where)
         if question := _what_is_off(got, rows, table, cost):
             return keep_working(f"{where}, {question}")
         if own != (rows, table, cost) and not changed:
@@ -196,6 +204,21 @@ def clock(answer: Callable) -> Reply:
     if inexact:
         return almost(f"every end is nearly right. But {inexact}. Where does your clock begin to round?")
     return correct(f"every end is right in {len(CLOCKED)} orders, and where devices are stuck it stops")
+
+
+def _said(answer: Callable, own: tuple, where: str) -> object:
+    """What the student's clock gives; where fingers are stuck, raising is not what was asked for."""
+    try:
+        return result_of(answer, *own, where=where, copies=False)
+    except Reply as reply:
+        rows, table, cost = own
+        stuck = len(answers.clock(rows, table, cost)) < sum(map(len, rows))
+        if not stuck or " it stopped: " not in reply.text:
+            raise
+        says = reply.text.partition(". ")[0]
+        raise almost(
+            f"{says}. There no finger can move any more. What should your clock return then?"
+        ) from None
 
 
 def _where(rows: Rows, table: dict, cost: Mapping[str, Real]) -> str:
@@ -227,7 +250,9 @@ def _what_is_off(got: dict, rows: Rows, table: dict, cost: Mapping[str, Real]) -
         row, needed = next(row for row in rows if action in row), answers.needs(action, S, table)
         if action not in got:
             known = f"its needs, {_named(needed)}, have their ends" if needed else "it needs nothing"
-            return f"your clock stops before {spelled(action)}, and {known}. What keeps it from that row?"
+            there = f"{len(got)} of {len(wanted)} actions have an end"
+            says = f"your clock stops before {spelled(action)}, and {known}"
+            return f"{says}. {there}. What could still move after your last round?"
         before = row[: row.index(action)][-1:]
         free, arrived = (max((wanted[one] for one in those), default=0) for those in (before, needed))
         return _moment(action, got[action], free, arrived, cost)

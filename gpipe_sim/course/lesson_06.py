@@ -24,6 +24,7 @@ HIDDEN = (
     ((64, 48, 20, 36, 28, 44, 10), (3, 3, 3, 2), 6, 4),
     ((64, 12, 40, 24, 10), (2, 1, 3, 1), 5, 3),
     ((64, 30, 52, 18, 26, 10), (1, 4, 3, 1), 4, 7),
+    ((64, 16, 16, 16, 16, 10), (3, 4, 1, 1), 2, 12),  # equal widths are different arrays
 )
 BYTES = 8
 #: What natural wrong guesses at the bytes that one microbatch leaves on device 0 would be.

@@ -11,8 +11,8 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.one_device import OWN, biased, is_array, is_close, kept_arrays, shown, weights_changed
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
+from gpipe_sim.course.one_device import OWN, biased, is_close, kept_arrays, weights_changed
+from gpipe_sim.course.reply import Reply, almost, correct, is_array, is_number, keep_working, shown
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.errors import Real

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import accumulate, combinations, pairwise, permutations
-from math import isfinite
+from math import comb, isfinite
 
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost
+from gpipe_sim.balance.cuts import most_even, slowest
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.course.build import build, exercise
@@ -87,6 +88,10 @@ HIDDEN_MODELS = (
 )
 
 
+SMALLER = "Which smaller question do you ask again and again?"
+LIBRARY = (balance_by_cost, most_even, slowest)  #: what an answer has to do without
+
+
 def stage_costs(costs: Sequence[Real], sizes: Sequence[int]) -> list[Real]:
     """What each stage takes, if the layers are cut into stages of these sizes."""
     return [sum(costs[a:b]) for a, b in pairwise(accumulate(sizes, initial=0))]
@@ -110,7 +115,9 @@ def best_cut(answer: Callable) -> Reply:
     wrong, tried = [], []
     for costs, stages in HIDDEN_MODELS:
         where = f"for layers that take {listed(costs)} and K = {stages}"
-        got = called(answer, list(costs), stages, where=where)
+        cuts = f"{comb(len(costs) - 1, stages - 1):,} cuts"
+        asks = f"{len(costs)} layers in {stages} stages have {cuts}. {SMALLER}"
+        got = called(answer, list(costs), stages, where=where, without=LIBRARY, endless=asks)
         sizes = _sizes(where, got, costs, stages)
         tried.append(((costs, stages), sizes))
         takes, best = stage_costs(costs, sizes), least(costs, stages)

@@ -78,10 +78,14 @@ def receive_buffers(answer: Callable | None) -> Reply:
             if found := overwritten(row, chosen):
                 return keep_working(f"{where}: {_how_wrong(row, chosen, found)}")
             if len(set(chosen)) > fewest_buffers(row) and wasteful is None:
-                wasteful = f"nothing is overwritten, but on {where} fill {len(set(chosen))} buffers"
+                wasteful = f"nothing is overwritten, but on {where} fill {_buffers(len(set(chosen)))}"
     if wasteful:
         return almost(f"{wasteful}. How many still have to be read while one more arrives?")
     return correct("nothing is overwritten, and no device could do with fewer. Which device needs the most?")
+
+
+def _buffers(count: int) -> str:
+    return f"{count} buffer{'s' * (count > 1)}"
 
 
 def _chosen(answer: object, device: int, devices: int, microbatches: int) -> list[int]:

@@ -98,6 +98,7 @@ class CountedLinks(Links):
         super().__init__()
         self.sent: dict[object, list[int]] = {}  # by device: the bytes of each of its messages
         self.pieces: dict[object, list[np.ndarray]] = {}
+        self.overwritten: list[int] = []  # whose vectors are not what they were
         self.lost: object = None  # a device that sent again before its last message was received
 
     def send(self, name: object, array: np.ndarray) -> None:
@@ -110,6 +111,9 @@ class CountedLinks(Links):
     def receive(self, name: object) -> np.ndarray:
         if isinstance(name, int) and name < 0:
             raise IndexError(f"there is no device {name}")
+        if name not in self.arrays and isinstance(name, int):
+            asks = "In a round, who must have sent before anybody receives?"
+            raise keep_working(f"device {name} has sent nothing yet when its piece is received. {asks}")
         return super().receive(name)
 
     def of(self, device: int) -> int:
@@ -133,6 +137,9 @@ def ring_sum(answer: Callable) -> Reply:
             return keep_working(f"{where}, {question}")
         _wrong_bytes(where, links, n, length)
         unequal = unequal or _unequal(got, where)
+        if links.overwritten and not unequal:
+            changed = f"{where} the sums are right, but vectors[{links.overwritten[0]}] is not what it was"
+            unequal = f"{changed}. Which line changes an array in place?"
     if unequal:
         return almost(unequal)
     return correct(
@@ -142,8 +149,9 @@ def ring_sum(answer: Callable) -> Reply:
 
 def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> tuple[list, CountedLinks]:
     """What each device has at the end, as vectors, and the links; or raise what is wrong with its form."""
-    links = CountedLinks()
-    got = result_of(answer, vectors, links, where=where)
+    links, own = CountedLinks(), [vector.copy() for vector in vectors]
+    got = result_of(answer, own, links, where=where, copies=False)
+    links.overwritten = [k for k, vector in enumerate(vectors) if not np.array_equal(own[k], vector)]
     n, length = len(vectors), len(vectors[0])
     if isinstance(got, np.ndarray) and got.shape == (n, length):
         got = list(got)

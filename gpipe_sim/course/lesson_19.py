@@ -9,17 +9,19 @@ import numpy as np
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called, result_of
-from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, mistaken, trained
-from gpipe_sim.course.one_device import is_array, shown
+from gpipe_sim.course.mistakes import recognized
+from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, run, trained
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
     Reply,
     almost,
     correct,
+    is_array,
     is_number,
     is_whole,
     keep_working,
     listed,
+    shown,
 )
 from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, rows_of, spelled
 from gpipe_sim.families import OneFOneB, PipeDream
@@ -108,10 +110,9 @@ def _what_is_wrong_with_training(found: Sequence[Trained]) -> Reply:
     pairs = list(zip(found, TRIALS, strict=True))
     got, trial = next((got, trial) for got, trial in pairs if not got.equals(trained(trial)))
     said = _first_difference(got, trial)
-    for question, habit in MISTAKES.items():
-        with np.errstate(all="ignore"):
-            if all(one.equals(mistaken(each, **habit)) for one, each in pairs):
-                return almost(f"{said} {question}")
+    same = lambda loop: all(one.equals(run(loop, each)) for one, each in pairs)  # noqa: E731
+    if question := recognized(answers.delayed, MISTAKES, same):
+        return almost(f"{said} {question}")
     asks = (
         "Which version do you read there, and which one do you change? Does a line change an array in place?"
     )

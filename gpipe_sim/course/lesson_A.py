@@ -70,7 +70,7 @@ Cut = Callable[[Schedule], int]  # into how many stages a device's work on a mic
 
 @exercise("write a function of (devices, microbatches, limit, comm) and pass it in")
 def fastest_within(answer: Callable | None) -> Reply:
-    """Check ``answer(devices, microbatches, limit, comm)``: a class out of SCHEDULES, or its name.
+    """Check ``answer(devices, microbatches, limit, comm)``: a class out of SCHEDULES.
 
     The right class has the shortest step of those whose fullest device holds at most the activations of
     ``limit`` microbatches. If several are equally fast, any of them is right.
@@ -78,7 +78,7 @@ def fastest_within(answer: Callable | None) -> Reply:
     given = []
     for case in HIDDEN:
         got = called(answer, *case, where=f"called {_where(*case)}")
-        name = got if isinstance(got, str) else getattr(got, "__name__", None)
+        name = getattr(got, "__name__", None)
         if name not in FAMILIES:
             return _no_class(case, got)
         given.append(name)

@@ -1,22 +1,25 @@
-"""A limit on time, and where the system tells it on memory, that ends a student's endless loop."""
+"""A limit on time, and where the system tells it on memory, that ends a student's endless loop.
+
+An alarm of the system's looks at the body again and again. Windows has none, nor has a thread other than the
+first, in which no notebook runs its cells: there the notebook's own stop button is what is left.
+"""
 
 import contextlib
-import ctypes
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 if sys.platform != "win32":
     import resource
 
 SECONDS = 20  #: generous: a slow answer may be right
+LOOKS = 0.2  #: seconds between two looks: an endless loop that appends fills the memory in a few
 AGAIN = 1  #: seconds until a loop that caught TooLong is stopped once more
-LOOKS = 0.2  #: seconds between two looks at the memory: an endless loop that appends fills it in a few
 BYTES = 2_000_000_000  #: how much more memory than before it may take
-SOON = 0.005  #: and until it is tried again if the body was just being entered or left
-ENTERS = (__file__, contextlib.__file__)  #: the code that does so, which TooLong would leave half done
 
 
 class TooLong(BaseException):
@@ -29,32 +32,39 @@ class TooLarge(TooLong):
 
 @contextlib.contextmanager
 def time_limit(seconds: float = SECONDS) -> Iterator[None]:
-    """Raise TooLong in the thread that runs the body once the body has taken this long, or TooLarge before.
+    """Raise TooLong in the body once it has taken this long, or TooLarge before; again if it goes on.
 
     Python raises it between two of its instructions, so a single long call into C ends before it.
     """
-    thread, done = threading.get_ident(), threading.Event()
-    start, before = time.monotonic(), _memory()
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    end, before = time.monotonic() + seconds, _memory()
 
-    def watch() -> None:
-        wait = min(seconds, LOOKS)
-        while not done.wait(wait):
-            left = start + seconds - time.monotonic()
-            large = _memory() - before > BYTES
-            if left > 0 and not large:
-                wait = min(left, LOOKS)
-                continue
-            in_body = _in_body(thread)
-            if in_body:
-                _raise_in(thread, TooLarge if large else TooLong)
-            wait = AGAIN if in_body else SOON
+    def look(_: int, frame: FrameType | None) -> None:
+        nonlocal end
+        large = _memory() - before > BYTES
+        if (large or time.monotonic() >= end) and _in_body(frame):
+            end = time.monotonic() + AGAIN
+            raise TooLarge if large else TooLong
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    handler = signal.signal(signal.SIGALRM, look)
+    often = min(seconds, LOOKS)
+    timer = signal.setitimer(signal.ITIMER_REAL, often, often)
     try:
         yield
     finally:
-        _stop(watcher, done)
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def _in_body(frame: FrameType | None) -> bool:
+    """Whether this is neither entering nor leaving the body, nor looking: that would be left half done."""
+    if frame is None or frame.f_code.co_filename == contextlib.__file__:
+        return False
+    while frame and frame.f_code.co_filename != __file__:
+        frame = frame.f_back
+    return frame is None
 
 
 def _memory() -> int:
@@ -66,31 +76,3 @@ def _memory() -> int:
         return int(pages) * resource.getpagesize()
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
-
-
-def _in_body(thread: int) -> bool:
-    """Whether the thread is neither entering nor leaving the body: the watcher might go on for ever."""
-    frame = sys._current_frames().get(thread)
-    if frame is None or frame.f_code.co_filename in ENTERS:
-        return False
-    while frame and frame.f_code.co_filename != __file__:
-        frame = frame.f_back
-    return frame is None
-
-
-def _stop(watcher: threading.Thread, done: threading.Event) -> None:
-    """End the watcher, and take back what it may just have raised."""
-    while True:
-        try:
-            done.set()
-            watcher.join()
-            _raise_in(threading.get_ident(), None)
-            return
-        except TooLong:  # it came while the body was ending
-            continue
-
-
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(error) if error else None
-    )

@@ -12,10 +12,12 @@ import linecache
 import os
 import re
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from gpipe_sim.course.called import KEPT as FILE
@@ -27,17 +29,29 @@ _SECTION = re.compile(r"# --- (\w+)")
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_") or name not in (names := pipeline(stored())):
+    if name.startswith("_") or name not in (names := _UNDER_WAY or pipeline(stored())):
         raise AttributeError(f"no lesson has a piece called {name!r}")
     return names[name]
 
 
-@lru_cache(maxsize=4)
 def pipeline(own: str = "") -> dict[str, Any]:
     """The names of the whole pipeline, with the source ``own`` in place of the answers of the same names.
 
-    RuntimeError if ``own`` does not run, or does not end.
+    Warns of pieces that no longer run. RuntimeError if ``own`` is no Python, or does not end.
     """
+    names, failed = read(own)
+    if failed:
+        says = "; ".join(f"{name or 'its first lines'} ({error})" for name, error in failed.items())
+        instead = "What the lessons define there is used in its place: run the cell of your own again"
+        warnings.warn(
+            f"{FILE}, beside the notebooks, has what no longer runs: {says}. {instead}", stacklevel=3
+        )
+    return names
+
+
+@lru_cache(maxsize=4)
+def read(own: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """(the names of the whole pipeline, the error of each section of ``own`` that does not run)."""
     names: dict[str, Any] = {"__name__": "my_pipeline", "gp": import_module("gpipe_sim")}
     names["mine"] = sys.modules[__name__]
     here = Path(__file__).parent
@@ -45,17 +59,47 @@ def pipeline(own: str = "") -> dict[str, Any]:
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
     linecache.cache[FILE] = len(own), None, own.splitlines(keepends=True), FILE  # a reply can quote its line
     try:
-        with time_limit(SECONDS):
-            exec(compile(own, FILE, "exec"), names)
-    except KeyboardInterrupt:  # the student's own
-        raise
+        with time_limit(SECONDS), _reading(names):
+            return names, _run(own, names)
     except TooLong as error:
         large = isinstance(error, TooLarge)
         says = "takes more and more memory" if large else f"was still running after {SECONDS} seconds"
         raise wrong(says) from error
-    except BaseException as error:  # sys.exit() too, which would end the cell without a word
+    except Exception as error:
         raise wrong(f"stopped: {type(error).__name__}: {error}") from error
-    return names
+
+
+_UNDER_WAY: dict[str, Any] = {}  #: the names of the file that is being read
+
+
+def is_reading() -> bool:
+    """Whether the student's file is being read: a check that it calls would read it again."""
+    return bool(_UNDER_WAY)
+
+
+@contextmanager
+def _reading(names: dict[str, Any]) -> Iterator[None]:
+    global _UNDER_WAY
+    before, _UNDER_WAY = _UNDER_WAY, names
+    try:
+        yield
+    finally:
+        _UNDER_WAY = before
+
+
+def _run(own: str, names: dict[str, Any]) -> dict[str, str]:
+    """Run each statement; what is wrong with those that stop, by the section in which they stand."""
+    failed: dict[str, str] = {}
+    headings = _headings(own)
+    for statement in ast.parse(own).body:
+        try:
+            exec(compile(ast.Module([statement], []), FILE, "exec"), names)
+        except (KeyboardInterrupt, TooLong):  # the student's own, and the limit's
+            raise
+        except BaseException as error:  # sys.exit() too, which would end the cell without a word
+            at = max((line for line in headings if line < statement.lineno), default=0)
+            failed.setdefault(headings.get(at, ""), f"{type(error).__name__}: {error}")
+    return failed
 
 
 def wrong(says: str) -> RuntimeError:
@@ -68,7 +112,7 @@ def stored() -> str:
 
     Tests of the lessons do not see it: they hold for everybody.
     """
-    if _in_a_test():
+    if in_a_test():
         return ""
     file = Path(FILE)
     try:
@@ -96,11 +140,10 @@ def sections(text: str) -> dict[str, str]:
 
     Under "" is what stands before the first, if anything does. A heading within a function is a comment.
     """
-    inside, name, found = _lines_of_statements(text), "", {"": ""}
+    headings, name, found = _headings(text), "", {"": ""}
     for number, line in enumerate(text.removeprefix(HEADING).split("\n"), start=1 + text.startswith(HEADING)):
-        if number not in inside and (heading := _SECTION.fullmatch(line)):
-            name = heading[1]
-        else:
+        name = headings.get(number, name)
+        if number not in headings:
             found[name] = f"{found.get(name, '')}{line}\n"
     return {name: body for name, body in found.items() if body.strip()}
 
@@ -113,50 +156,23 @@ def with_section(text: str, name: str, source: str) -> str:
     return "\n\n".join([HEADING, *first, *bodies])
 
 
-def _lines_of_statements(text: str) -> set[int]:
-    """The lines on which a statement goes on, so that a comment there is a part of it."""
+def _headings(text: str) -> dict[int, str]:
+    """The line and the name of each heading; where a statement goes on, a comment is a part of it."""
     try:
         statements = ast.parse(text).body
-    except Exception:  # what does not run is told elsewhere
-        return set()
-    return {line for each in statements for line in range(_first_line(each) + 1, (each.end_lineno or 0) + 1)}
+    except Exception:  # what is no Python is told elsewhere
+        statements = []
+    inside = {
+        line for each in statements for line in range(_first_line(each) + 1, (each.end_lineno or 0) + 1)
+    }
+    found = ((number, _SECTION.fullmatch(line)) for number, line in enumerate(text.split("\n"), start=1))
+    return {number: match[1] for number, match in found if match and number not in inside}
 
 
 def _first_line(statement: ast.stmt) -> int:
     return min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
 
 
-def source_of(answers: dict[str, Any]) -> str:
-    """The cells that define the student's answers, without what they only print or check.
-
-    A function knows its cell; a value is looked for in the cell that runs.
-    """
-    cells = [cell for answer in answers.values() if (cell := _cell_of(answer))]
-    return "\n".join(_definitions(cell) for cell in dict.fromkeys(cells or [running_cell()]))
-
-
-def _cell_of(answer: Any) -> str:
-    if not isinstance(answer, FunctionType):
-        return ""
-    return "".join(linecache.getlines(answer.__code__.co_filename))
-
-
-def running_cell() -> str:
-    """The source of the notebook cell that is running; empty outside a notebook, and in a lesson's test."""
-    if "ipykernel" not in sys.modules or _in_a_test():
-        return ""
-    shell = sys.modules["IPython"].get_ipython()
-    return shell.transform_cell(shell.user_ns["In"][-1]) if shell else ""
-
-
-def _in_a_test() -> bool:
+def in_a_test() -> bool:
+    """Whether a lesson is being tested, in whose folder a student's file may be."""
     return "PYTEST_VERSION" in os.environ  # pytest sets it, and the kernels that it starts have it too
-
-
-def _definitions(cell: str) -> str:
-    """Imports, functions, classes and values of a cell; expressions, such as a check's call, are left out."""
-    lines, kept = cell.splitlines(keepends=True), []
-    for node in ast.parse(cell).body:
-        if not isinstance(node, ast.Expr):
-            kept.append("".join(lines[_first_line(node) - 1 : node.end_lineno]))
-    return "\n".join(kept)

@@ -3,7 +3,7 @@
 Weights are numbered by the updates that made them: version 0 is what training begins with.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from gpipe_sim.core.optimizers import SGD
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
 from gpipe_sim.course import answers
+from gpipe_sim.course.mistakes import Swap
 from gpipe_sim.course.one_device import biased, is_close
 from gpipe_sim.dataset import digits
 from gpipe_sim.families import PipeDream, PipeDream2BW
@@ -81,7 +82,7 @@ def trained(trial: Trial) -> Trained:
     """What the library's pipeline gives; the lesson's own loop for delays that no pipeline has."""
     schedule, weights = _pipeline(trial)
     if schedule is None:
-        return mistaken(trial)
+        return run(answers.delayed, trial)
     one_linear_each = [2] * (len(trial.delays) - 1) + [1]
     stages, optimizer = split(biased(trial.widths), balance=one_linear_each), SGD(trial.rate)
     step = train_step(
@@ -102,80 +103,65 @@ def _pipeline(trial: Trial) -> tuple:
     return None, ""
 
 
-Version = Callable[[Sequence[int], int, int], int]
-
-
-def _right(delays: Sequence[int], s: int, t: int) -> int:
-    return t - delays[s]
-
-
-def mistaken(
-    trial: Trial,
-    version: Version = _right,
-    *,
-    older_b: bool = True,
-    onto: str = "newest",
-    sums: bool = False,
-    changes: Sequence[str] = "Wb",
-    upwards: bool = False,
-    rated: bool = True,
-    waits: bool = False,
-    ends: str = "newest",
-) -> Trained:
-    """A loop on older weights. Without options it is right; each option is one thing done by mistake.
-
-    ``version`` is read by stage s for mini-batch t, with b always the newest unless ``older_b``. Gradients
-    are subtracted from the newest weights or from those that were ``read``, for W, b or both, without the
-    rate unless ``rated``, or added if ``upwards``. They are summed from mini-batch to mini-batch if ``sums``.
-    ``waits``: no update while the history is still too short. ``ends``: which weights are left at the end.
-    """
-    stages, losses = trial.stages(), []
-    far = (trial.rate if rated else 1) * (-1 if upwards else 1)
-    history = [[{name: stage[name] for name in "Wb"}] for stage in stages]
-    for t, (x, target) in enumerate(trial.batches()):
-        for s, (stage, versions) in enumerate(zip(stages, history, strict=True)):
-            read = versions[min(max(0, version(trial.delays, s, t)), t)]
-            stage |= read if older_b else {"W": read["W"], "b": versions[-1]["b"]}
-            if not sums:
-                stage["dW"] = stage["db"] = 0
-        losses.append(answers.step(stages, x, target))
-        for s, (stage, versions) in enumerate(zip(stages, history, strict=True)):
-            start = versions[-1] if onto == "newest" else {name: stage[name] for name in "Wb"}
-            moved = {name: start[name] - far * stage["d" + name] * (name in changes) for name in "Wb"}
-            versions.append(versions[-1] if waits and t < trial.delays[s] else moved)
-    if ends == "newest":
-        for stage, versions in zip(stages, history, strict=True):
-            stage |= versions[-1]
+def run(loop: Callable, trial: Trial) -> Trained:
+    """What a loop that is right in form gives: an answer of the lesson, or one with a mistake."""
+    stages = trial.stages()
+    with np.errstate(all="ignore"):  # a mistake may diverge
+        losses = loop(stages, trial.batches(), list(trial.delays), trial.rate)
     return Trained(losses, [(stage["W"], stage["b"]) for stage in stages])
 
 
-#: Loops that one may write by mistake, and the question that each is asked.
-MISTAKES: dict[str, dict] = {
+READ = "max(0, len(versions) - 1 - delay)"
+NEWEST, MOVES = "W, b = versions[-1]\n", 'append((W - rate * stage["dW"], b - rate * stage["db"]))'
+READS = f'stage["W"], stage["b"] = versions[{READ}]'
+HOLDS = 'strict=True):\n        stage["W"], stage["b"] = versions[-1]'
+#: What one may write by mistake in the loop, and the question that it is asked.
+MISTAKES: dict[str, tuple[Swap, ...]] = {
     "It is as if every stage read the newest weights. Which version do you read, and are the older ones "
-    "still what they were?": {"version": lambda delays, s, t: t},
-    "Which stage has which delay?": {"version": lambda delays, s, t: t - delays[-1 - s]},
-    "You take the same delay for all stages. Which entry of delays belongs to which?": {
-        "version": lambda delays, s, t: t - delays[0]
-    },
-    "You take the longest delay for all stages. Does each have its own?": {
-        "version": lambda delays, s, t: t - max(delays)
-    },
+    "still what they were?": ((READ, "-1"),),
+    "Which stage has which delay?": (("delays, strict", "delays[::-1], strict"),),
+    "You take the same delay for all stages. Which entry of delays belongs to which?": (
+        ("1 - delay)", "1 - delays[0])"),
+    ),
+    "You take the longest delay for all stages. Does each have its own?": (
+        ("1 - delay)", "1 - max(delays))"),
+    ),
     "You read a version that is one update too old. Before any update there is one version: which entry is "
-    "that?": {"version": lambda delays, s, t: t - delays[s] - 1},
+    "that?": (("1 - delay", "2 - delay"),),
     "You read a version that is one update too new, where the delay is not 0. Which entry of a list is the "
-    "last but one?": {"version": lambda delays, s, t: min(t, t - delays[s] + 1)},
-    "With a delay of 0 you read version 0. Which entry of a list is number -0?": {
-        "version": lambda delays, s, t: t - delays[s] + 1 if delays[s] else 0
-    },
-    "All mini-batches read version 0. Does your history grow?": {"version": lambda delays, s, t: 0},
-    "You subtract from the weights that were read. From which version should you?": {"onto": "read"},
-    "dW and db hold the gradients of all mini-batches so far. Who sets them back?": {"sums": True},
-    "b never changes. Which parameters does a stage have?": {"changes": "W"},
-    "W never changes. Which parameters does a stage have?": {"changes": "b"},
-    "W is read from the history, b is the newest. Which version of b belongs to it?": {"older_b": False},
-    "Your weights move up the gradient. In which direction does the loss fall?": {"upwards": True},
-    "Your weights move by the whole gradient. What says how far they should?": {"rated": False},
+    "last but one?": (("1 - delay)", "max(1, delay))"),),
+    "With a delay of 0 you read version 0. Which entry of a list is number -0?": (
+        (READ, "max(0, len(versions) - delay) if delay else 0"),
+    ),
+    "All mini-batches read version 0. Does your history grow?": ((READ, "0"),),
+    "While your history is short you read the newest weights. Which are the ones before any update?": (
+        (READ, "len(versions) - 1 - (delay if delay < len(versions) else 0)"),
+    ),
+    "You subtract from the weights that were read. From which version should you?": (
+        (NEWEST, 'W, b = stage["W"], stage["b"]\n'),
+    ),
+    "dW and db hold the gradients of all mini-batches so far. Who sets them back?": (
+        ('stage["dW"] = stage["db"] = 0', "pass"),
+    ),
+    "No weight ever changes. Do dW and db of these stages hold anything after the step?": (
+        (MOVES, "append((W, b))"),
+    ),
+    "b never changes. Which parameters does a stage have?": (('b - rate * stage["db"]', "b"),),
+    "W never changes. Which parameters does a stage have?": (('W - rate * stage["dW"]', "W"),),
+    "W is read from the history, b is the newest. Which version of b belongs to it?": (
+        (READS, f"{READS}[0], versions[-1][1]"),
+    ),
+    "Your weights move up the gradient. In which direction does the loss fall?": (("- rate", "+ rate"),),
+    "Your weights move by the whole gradient. What says how far they should?": (("rate * ", ""),),
     "In the beginning you do not update. Which version is read while the history is short, and which is "
-    "changed?": {"waits": True},
-    "They hold those that were read last. Which ones should they hold?": {"ends": "read"},
+    "changed?": (
+        (
+            "for stage, versions in zip(stages, history, strict=True):\n            W",
+            "for stage, versions, delay in zip(stages, history, delays, strict=True):\n            W",
+        ),
+        (MOVES, f"{MOVES} if len(versions) > delay else versions.append((W, b))"),
+    ),
+    "They hold those that were read last. Which ones should they hold?": (
+        (HOLDS, "strict=True):\n        pass"),
+    ),
 }

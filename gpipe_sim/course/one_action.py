@@ -11,8 +11,8 @@ import numpy as np
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.called import called
-from gpipe_sim.course.one_device import biased, is_array, is_close, off, shown, weights_changed
-from gpipe_sim.course.reply import almost, is_number, keep_working
+from gpipe_sim.course.one_device import biased, is_close, off, weights_changed
+from gpipe_sim.course.reply import almost, is_array, is_number, keep_working, shown
 
 #: The microbatches that are on their way at the same time, and the order in which they come back. Neither the
 #: oldest nor the newest comes first.
@@ -177,6 +177,8 @@ def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> None
         positive = dy * (before["y"] > 0)
         if is_close(found, earlier + (x.T @ positive if name == "dW" else positive.sum(axis=0))):
             raise almost(f"{said} leaves out dy where y is not above 0. What does `relu` say of this stage?")
+        if is_close(found - earlier, whole.T):
+            raise almost(f"{said} is turned over: W has a row for each feature of x. And this, of what?")
         if is_close(found - earlier, whole / len(x)):
             raise almost(f"{said} is divided by {len(x)}, the samples. Has anybody done so before?")
         says = f"{said} is off by {off(found, right)} of its largest entry"

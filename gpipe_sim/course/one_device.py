@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TypeGuard
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from gpipe_sim.core.losses import mse
 from gpipe_sim.core.memory import roots
 from gpipe_sim.core.step import single_device_step
 from gpipe_sim.course import answers
-from gpipe_sim.course.reply import almost, is_number, keep_working
+from gpipe_sim.course.reply import almost, is_array, is_number, keep_working, shown
 
 Array = np.ndarray
 CLOSE = 1e-12
@@ -92,28 +91,10 @@ def is_close(found: object, wanted: Array) -> bool:
     return bool(abs(found - wanted).max(initial=0) <= CLOSE * max(1, float(abs(wanted).max(initial=0))))
 
 
-def is_array(found: object) -> TypeGuard[Array]:
-    return isinstance(found, Array) and found.dtype.kind in "fiu"
-
-
 def off(found: Array, wanted: Array) -> str:
     """How far two arrays of a shape are apart, in percent of the largest entry."""
     apart = abs(found - wanted).max() / abs(wanted).max()
     return f"{apart:.0%}" if apart >= 0.01 else f"{apart:.1g}"
-
-
-def shown(found: object) -> str:
-    """What a student returned, sent or kept, in a few words."""
-    if isinstance(found, Array):
-        of = f"shape {found.shape}" if is_array(found) else found.dtype
-        return f"an array of {of}"
-    if found is None or isinstance(found, str | bool):
-        return repr(found)
-    if is_number(found):
-        return "one number"
-    if isinstance(found, tuple | list):
-        return f"a {type(found).__name__} of {len(found)}"
-    return f"an object of type {type(found).__name__}"
 
 
 def _no_gradient(where: str, stages: Sequence[dict]) -> None:

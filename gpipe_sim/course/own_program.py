@@ -29,6 +29,8 @@ def read_steps(steps: object, where: str) -> list[str]:
     for step in steps:
         if not isinstance(step, str) or not STEP.fullmatch(step):
             asks = "How is that written in the way of 1F0, 1RECV_F0, 1SEND_B0?"
+            if isinstance(step, str) and STEP.fullmatch(step.replace("-", "")):
+                asks = "Which one comes first, and how many can be ahead if there are fewer than devices?"
             raise keep_working(f"{where} it has the step {step!r}. {asks}")
     return list(steps)
 

@@ -7,6 +7,8 @@ from numbers import Integral
 from numbers import Real as AnyReal
 from typing import TypeGuard
 
+import numpy as np
+
 from gpipe_sim.errors import Real
 
 MOST = 800  #: characters of a reply
@@ -53,6 +55,11 @@ def is_number(value: object) -> TypeGuard[Real]:
     return True
 
 
+def is_array(found: object) -> TypeGuard[np.ndarray]:
+    """Whether it is an array of numbers."""
+    return isinstance(found, np.ndarray) and found.dtype.kind in "fiu"
+
+
 def is_whole(value: object) -> TypeGuard[int]:
     """Whether the value is a whole number by its type: one of Python's or NumPy's, and no bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
@@ -66,3 +73,22 @@ def apart(one: Real, other: Real) -> Real:
 def listed(values: Iterable[object]) -> str:
     """The values with commas between them."""
     return ", ".join(map(str, values))
+
+
+def shown(found: object) -> str:
+    """What a student returned, sent or kept, in a few words."""
+    if isinstance(found, np.ndarray):
+        of = f"shape {found.shape}" if is_array(found) else found.dtype
+        return f"an array of {of}"
+    if found is None or isinstance(found, str | bool):
+        return repr(found)
+    if is_number(found):
+        return "one number"
+    if isinstance(found, tuple | list):
+        return f"a {type(found).__name__} of {len(found)}"
+    return f"an object of type {type(found).__name__}"
+
+
+def quoted(found: object) -> str:
+    """It as Python writes it, if that is short."""
+    return text if len(text := repr(found)) < 200 and not isinstance(found, np.ndarray) else shown(found)

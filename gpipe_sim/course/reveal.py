@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from fractions import Fraction
 from html import escape
 from math import inf
 from operator import itemgetter
@@ -26,6 +27,11 @@ FRAME = 'style="border: 1px solid #888888; border-radius: 6px; padding: 6px 12px
 ROWS = 'style="white-space: pre; overflow-x: auto"'  #: or a narrow page breaks a printed row inside a word
 PRESS = 'style="cursor: pointer; font-weight: bold"'
 YOUR_TURN = "write your guess in the cell above, run it, and run this cell again"
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+#: Words that say the same as another, in a guess or in what was measured.
+SAYS = {word: str(n) for n, word in enumerate(NUMBERS)}
+SAYS |= dict.fromkeys(("same", "alike", "identical"), "equal") | {"bigger": "larger", "neither": "none"}
+SAYS |= {"yes": "true", "right": "true", "correct": "true", "no": "false"}
 RIGHT, NEAR_ENOUGH, OTHERWISE, NO_NUMBER = "right", "near enough", "not what happened", "not a number"
 
 
@@ -60,6 +66,8 @@ def reveal(
     name: str = HAPPENED,
 ) -> Revealed:
     """Compare a prediction with what was measured, a number or a word, and show how it came about.
+
+    A guess may be written in another way: ``"six"``, ``"3/4"`` or ``"6 kB"`` for a number, "no" for "false".
 
     ``shows`` are drawings, texts, or functions that print. ``wrong`` says of natural wrong answers what they
     would mean: ``{24: "That is without any waiting."}``. ``within=0.25`` takes a guess as right if it is off
@@ -100,6 +108,7 @@ def _amount(value: Real | str, unit: str) -> str:
 def _numbers(
     guess: object, measured: Real, unit: str, within: Real, wrong: Mapping[Real | str, str]
 ) -> Reply:
+    guess = _number_in(guess, unit) if isinstance(guess, str) else guess
     if not is_number(guess):
         of = f" of {unit}" if unit else ""
         return Reply(NO_NUMBER, f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
@@ -109,12 +118,31 @@ def _numbers(
     known = [
         (apart(guess, each), says) for each, says in wrong.items() if is_number(each) and _same(guess, each)
     ]
-    less = f"It is {'less' if measured < guess else 'more'} than you thought."
+    less = f"It is {_far(guess, measured)}{'less' if measured < guess else 'more'} than you thought."
     from_wrong, meaning = min(known, key=itemgetter(0), default=(inf, less))
     allowed = max(within, NEAR * bool(measured % 1))
     if off <= from_wrong and off <= (1 + 1e-9) * allowed * apart(measured, 0):
         return Reply(NEAR_ENOUGH, f"{said}; it is {_amount(measured, unit)}")
     return Reply(OTHERWISE, f"{said}; it is {_amount(measured, unit)}. {meaning}")
+
+
+def _number_in(guess: str, unit: str) -> Real | str:
+    """The number that a text says, with its unit or without; the text if it says none."""
+    text = guess.strip().lower().removesuffix(unit.lower()).removesuffix("%" * unit.startswith("percent"))
+    text = SAYS.get(text.strip(), text.strip()).replace(",", "")
+    try:
+        value = Fraction(text) if "e" not in text else Fraction(float(text))  # 1e999999999 takes hours
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return guess
+    return int(value) if value.denominator == 1 else value
+
+
+def _far(guess: Real, measured: Real) -> str:
+    """Whether a guess is off by a factor of two or more, or by a tenth or less."""
+    few, many = sorted((guess, measured))
+    if few <= 0 or many >= 2 * few:
+        return "far "
+    return "a little " if 10 * many <= 11 * few else ""
 
 
 def _same(guess: Real, natural: Real) -> bool:
@@ -131,8 +159,9 @@ def _words(guess: object, measured: str, wrong: Mapping[Real | str, str]) -> Rep
 
 
 def _plain(words: str) -> str:
-    """What is compared of words: "The 4x4" is "4 x 4"."""
-    return words.lower().removeprefix("the ").replace(" ", "")
+    """What is compared of words: "The 4×4" is "4 x 4", "six" is "6", and "data-parallel" "data parallel"."""
+    plain = re.sub(r"[\W_]", "", words.lower().removeprefix("the ").replace("×", "x"))
+    return SAYS.get(plain, plain)
 
 
 def _as_html(shown: Any) -> str:

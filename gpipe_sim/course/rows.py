@@ -72,13 +72,18 @@ def first_other(found: Sequence, wanted: Sequence) -> int:
     return next(place for place, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
 
 
-def rows_from(function: object, *arguments: object, wanted: Order, where: str = "") -> Rows:
+def rows_from(
+    function: object, *arguments: object, wanted: Order, where: str = "", tuples: bool = False
+) -> Rows:
     """The rows that ``function(*arguments)`` gives, in plain Python, if each has the actions that are wanted.
 
-    They may stand in any order. Raises a Reply if they are no rows, or not of these actions.
+    They may stand in any order, and be ``tuples`` if no later lesson wants lists. Raises a Reply if they are
+    no rows, or not of these actions.
     """
     where = where or f"called with ({', '.join(map(repr, arguments))})"
     got = result_of(function, *arguments, where=where, plain=False)
+    if tuples and isinstance(got, list | tuple):
+        got = [list(row) if isinstance(row, tuple) else row for row in got]
     rows = read_rows(got, len(wanted), where, {kind for row in wanted for _, kind, _ in row})
     for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
         if wrong := what_is_amiss(row, right):

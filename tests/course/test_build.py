@@ -6,17 +6,15 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from cells import doubled, in_a_cell
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from gpipe_sim.course import mine
-from gpipe_sim.course.build import build
-from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, correct, keep_working
 
 CHECK = """
 from gpipe_sim.course import mine
-from test_build import doubled
+from cells import doubled
 """
 TWICE = """
 import math
@@ -27,14 +25,6 @@ def twice(x):
 
 doubled(twice)
 """
-
-
-@build("twice")
-def doubled(twice) -> Reply:
-    for x in (2, 5):
-        if (said := called(twice, x)) != 2 * x:
-            return keep_working(f"{x} gives {said}")
-    return correct("twice as much")
 
 
 def in_a_notebook(folder: Path, *sources: str) -> list[str]:
@@ -103,11 +93,15 @@ def test_a_section_is_replaced_and_the_others_stay():
     assert (names["a"], names["b"], list(mine.sections(text))) == (3, 2, ["one", "two"])
 
 
-def test_a_file_that_does_not_run_says_where_and_what_to_do():
-    with pytest.raises(RuntimeError, match=r"my_pipeline\.py, beside the notebooks, stopped: Zero"):
-        mine.pipeline("a = 1 / 0")
-    with pytest.raises(RuntimeError, match="make reset"):
-        mine.pipeline("def broken(:\n")
+def test_an_old_file_is_read_and_what_no_longer_runs_is_named():
+    """Checks that stand in it do nothing, however they are called; the rest of it is used."""
+    old = "# --- clock\nreply = gp.course.lesson_05.clock(mine.clock)\nfor _ in range(9): reply = doubled\n"
+    old += "# --- needs\ndef needs(*_):\n    return []\n\n\nONE = half(2)\n# --- run\nraise SystemExit\n"
+    says = r"needs \(NameError: name 'half' is not defined\); run \(SystemExit: \)\. What the lessons define"
+    with pytest.warns(UserWarning, match=r"no longer runs: clock \(NameError: .*doubled.*; " + says):
+        names = mine.pipeline(old)
+    assert names["needs"]() == [] and names["reply"].verdict == "your turn"
+    assert names["clock"]([[(0, "F", 0)]], mine.NEEDS, {"F": 3}) == {(0, "F", 0): 3}
 
 
 def test_a_piece_that_no_lesson_has():
@@ -126,24 +120,10 @@ BROKEN = {
     "syntax": (b"def broken(:\n", "stopped: SyntaxError: invalid syntax"),
     "indented": (b"  a = 1\n", "stopped: IndentationError"),
     "nested": (b"(" * 100_000, "stopped: "),
-    "raises": (b"a = 1 / 0\n", "stopped: ZeroDivisionError: division by zero"),
-    "recursion": (b"def f():\n    f()\n\nf()\n", "stopped: RecursionError"),
-    "exits": (b"raise SystemExit\n", "stopped: SystemExit"),
-    "sys.exit": (b"import sys\nsys.exit('bye')\n", "stopped: SystemExit: bye"),
-    "cancelled": (b"import asyncio\nraise asyncio.CancelledError\n", "stopped: CancelledError"),
     "endless": (b"while True:\n    pass\n", "was still running after"),
     "swallows": (b"while 1:\n  try:\n    1 / 0\n  except Exception:\n    pass\n", "was still running after"),
 }
 TOLD = "my_pipeline.py, beside the notebooks, "
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch) -> Path:
-    """Where the student's file may be, as a notebook sees it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PYTEST_VERSION")
-    monkeypatch.setattr(mine, "SECONDS", 0.3)
-    return tmp_path / mine.FILE
 
 
 @pytest.mark.parametrize(("text", "says"), BROKEN.values(), ids=BROKEN)
@@ -152,10 +132,9 @@ def test_a_broken_file_is_told_in_words_by_what_reads_it_and_what_would_save(tex
     with pytest.raises(RuntimeError, match=re.escape(TOLD + says)) as told:
         mine.clock  # noqa: B018
     assert "Mend it, or start again with `make reset`" in str(told.value)
-    monkeypatch.setattr(mine, "running_cell", lambda: "def twice(x):\n    return 2 * x\n")
-    reply = doubled(lambda x: 2 * x)
-    assert reply.verdict == "correct" and "It is not kept for later lessons: " in reply.text
-    assert TOLD + says in reply.text and file.read_bytes() == text
+    (said,) = in_a_cell("def twice(x):\n    return 2 * x\n\ncheck(twice)", monkeypatch, check=doubled)
+    assert said.verdict == "correct" and "It is not kept for later lessons: " in said.text
+    assert TOLD + says in said.text and file.read_bytes() == text
 
 
 def test_what_is_there_but_is_no_file_is_told_too(file, monkeypatch):
@@ -236,6 +215,5 @@ def test_a_save_never_breaks_or_loses_what_is_there(first):
 
 def test_a_file_that_exits_ends_no_kernel(tmp_path):
     (tmp_path / mine.FILE).write_text("import sys\nsys.exit()\n")
-    read = "try:\n    mine.clock\nexcept RuntimeError as told:\n    print(told)"
-    _, told, alive = in_a_notebook(tmp_path, "from gpipe_sim.course import mine\n0", read, "1 + 1")
-    assert TOLD + "stopped: SystemExit" in told and alive == "2"
+    _, told, alive = in_a_notebook(tmp_path, "from gpipe_sim.course import mine\n0", "mine.clock", "1 + 1")
+    assert TOLD + "has what no longer runs: its first lines (SystemExit: )" in told and alive == "2"

@@ -48,8 +48,10 @@ def weights_alone(layers, capacity):
     return fewest(layers, lambda largest: largest / 4 <= capacity)
 
 
-def one_more(layers, capacity):
-    return min(exactly(layers, capacity) + 1, len(layers))
+def with_room(layers, capacity):
+    """One more than it takes, unless that just fits."""
+    just = _fullest(layers, exactly(layers, capacity)) == capacity
+    return min(exactly(layers, capacity) + (not just), len(layers))
 
 
 def without_the_gradients(layers, capacity):
@@ -58,6 +60,19 @@ def without_the_gradients(layers, capacity):
 
 def strictly_less(layers, capacity):
     return next((s for s in range(1, len(layers) + 1) if _fullest(layers, s) < capacity), len(layers))
+
+
+def without_biases(layers, capacity):
+    """It used to pass: no model was tried whose biases decide."""
+    sizes = {
+        s: [sum(p["W"].nbytes for p in weights(part)) for part in split(layers, stages=s)]
+        for s in range(1, len(layers) + 1)
+    }
+    return next((s for s, found in sizes.items() if 4 * max(found) <= capacity), len(layers))
+
+
+def weights(partition):
+    return [layer.parameters for layer in partition.layers if layer.parameters]
 
 
 def stops_one_too_early(layers, capacity):
@@ -90,7 +105,9 @@ CASES = {
     "almost": [
         (total_over_capacity, "do all stages have the same number of weights?"),
         (weights_alone, "Which stage does not fit, with all that training keeps?"),
-        (one_more, "Would one device fewer do too?"),
+        (with_room, "Would one device fewer do too?"),
+        (without_biases, "Which arrays has a linear layer besides W?"),
+        (strictly_less, "With 3, the largest stage has 2,889,600 bytes. Does that fit?"),
     ],
     "keep working": [
         (lambda n, c: None, "you say None; it should be a whole number of devices. Which return"),
@@ -99,7 +116,6 @@ CASES = {
     ],
     "wrong": [
         without_the_gradients,
-        strictly_less,
         stops_one_too_early,
         on_average,
         the_last_stage,

@@ -157,6 +157,25 @@ def piece_by_piece(order, stages, x, target, M, work):
     return np.array(sum(total) / target.size)[()]
 
 
+def leaves_y(order, stages, x, target, M, work):
+    """It used to pass, as the next."""
+    take = {"links.receive((": "links.arrays[(", "last, m)) -": "last, m)] -"}
+    return changed(run, *take.items())(order, stages, x, target, M, work)
+
+
+def loss_in_the_backward(order, stages, x, target, M, work):
+    links, last, loss = Links(), len(stages) - 1, 0
+    for m, piece in enumerate(np.array_split(x, M)):
+        links.send(("y", -1, m), piece)
+    for s, kind, m in order:
+        if (s, kind) == (last, "B"):
+            wrong = links.receive(("y", last, m)) - np.array_split(target, M)[m]
+            links.send(("dy", last, m), 2 * wrong / target.size)
+            loss += (wrong**2).sum() / target.size
+        work[kind](stages[s], s, m, links)
+    return loss
+
+
 RUNS = {
     "correct": [
         (piece_by_piece, "one device's loss and gradients to 1e-12"),
@@ -165,6 +184,8 @@ RUNS = {
     "almost": [
         (R(("/ target.size)", "/ wrong.size)")), "every gradient is 4 times what one device has"),
         (R(("2 * wrong / target.size", "2 * wrong / len(target)")), "every gradient is 4 times"),
+        (leaves_y, "('y', 1, 0) is still on the links when 1B0 begins. Who takes it off, and when?"),
+        (loss_in_the_backward, "('y', 1, 0) is still on the links when 1F1 begins"),
         (R(("2 * wrong", "wrong")), "every gradient is 0.5 times what one device has"),
         (R((LOSS, "loss += np.mean(wrong**2)")), "yours is 4 times"),
     ],

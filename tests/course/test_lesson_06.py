@@ -137,6 +137,13 @@ def test_rounded_parts_add_up_to_a_right_peak():
     assert reply.verdict == "near enough"
 
 
+def each_width_once(layers, features, samples, m):
+    """It used to pass: no two arrays of a stage that was tried were equally wide."""
+    stage = next(each for each in lesson_06._stages() if each[:4] == (layers, features, samples, m))
+    widths = lesson_06._saved(stage)
+    return 8 * samples * m * sum(set(widths))
+
+
 CASES = {
     "correct": [(by_id, ""), (by_pairs, ""), (answering(), "as many bytes as the meter found")],
     "almost": [
@@ -164,6 +171,7 @@ CASES = {
             "48 numbers for each sample too few",
         ),
         (answering(shared=False, sent=True), "numbers for each sample too many. Which arrays make that up?"),
+        (each_width_once, "numbers for each sample too few. Which arrays make that up?"),
         (lambda layers, features, samples, m: 1, "Which layer saves what"),
         (lambda layers, features, samples, m: None, "you say None; it should be a number of bytes"),
         (lambda *shapes: float("inf"), "you say inf bytes"),

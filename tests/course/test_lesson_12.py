@@ -6,7 +6,7 @@ import pytest
 from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers, lesson_12
+from gpipe_sim.course import answers, lesson_12, mine
 from gpipe_sim.course.answers import ON_LINKS, with_links
 from gpipe_sim.course.lesson_12 import HIDDEN_ROWS, SETTINGS, on_equal_links
 
@@ -291,6 +291,16 @@ def with_queues(queues):
     )
 
 
+def with_a_clock(find):
+    """GPipe on links by a clock: once "without simulating" was only said."""
+
+    def found(K, M, F, B, busy, latency):
+        rows, cost = with_links(answers.gpipe_rows(K, M)), {"F": F, "B": B, "f": busy, "b": busy}
+        return max(find()(rows, ON_LINKS, cost).values()) + latency * 2 * (K - 1)
+
+    return found
+
+
 def over(busy, F, B):
     return max(busy - F, 0) + max(busy - B, 0)
 
@@ -318,6 +328,9 @@ LENGTHS = {
         ),
     ],
     "keep working": [
+        (on_equal_links, "it uses simulate. How do you do it without?"),
+        (with_a_clock(lambda: answers.clock), "it uses clock. How do you do it without?"),
+        (with_a_clock(lambda: mine.clock), "it uses clock. How do you do it without?"),
         (lambda *each: 65, "you say 65, measured 52. How far apart do"),
         (lambda K, M, F, B, *_: (M + K) * (F + B), "you say 36, measured 52. How far"),
         (lambda *each: 2 * length(*each), "How far apart do the messages leave a device"),

@@ -5,11 +5,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, each_alone, each_reply
+from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_16
-from gpipe_sim.course.attended import by_head, mistaken_mixes, mistaken_shares
+from gpipe_sim.course.attended import MIXES, SHARES
+from gpipe_sim.course.mistakes import mistaken
 from gpipe_sim.transformers import TransformerBlock
 
 
@@ -53,21 +54,15 @@ def in_place(q, k, v, heads):
     return [*mixing()(q, k, v, heads)]
 
 
-ONES = np.ones((1, 2, 2))
-SHARES = each_alone(mistaken_shares, ONES, ONES, 1)
-MIXES = each_alone(mistaken_mixes, np.ones((1, 1, 2, 2)), ONES, ONES, ONES)
+def by_head(x, heads):
+    b, s, h = x.shape
+    return x.reshape(b, s, heads, h // heads).swapaxes(1, 2)
 
 
-def wrong_shares(mistaken):
-    return lambda q, k, v, heads: (v, mistaken(q, k, heads))
-
-
-def wrong_mix(mistaken):
-    def answer(q, k, v, heads):
-        _, shares = answers.attention(q, k, v, heads)
-        return mistaken(shares, q, k, v), shares
-
-    return answer
+def wrong_mix(swaps):
+    """The mistake's mix, beside the right shares."""
+    other = mistaken(answers.attention, *swaps)
+    return lambda *given: (other(*given)[0], answers.attention(*given)[1])
 
 
 def counting(norm=2, per_place=2, heads=6, tables=5, middle=4, dropout=1, sums=0):
@@ -216,7 +211,7 @@ ATTENTION = {
             of_the_answer(lambda y, shares: (y * np.nan, shares)),
             "there is nan in the mix. Which line makes that?",
         ),
-        *((wrong_shares(mistaken), question) for mistaken, question in SHARES),
+        *((mistaken(answers.attention, *swaps), question) for question, swaps in SHARES.items()),
     ],
     "almost": [
         (
@@ -224,7 +219,7 @@ ATTENTION = {
             "holds 5 as feature 7. Which head has that feature",
         ),
         (of_the_answer(lambda y, shares: (y + 1, shares)), "the mix of place"),
-        *((wrong_mix(mistaken), question) for mistaken, question in MIXES),
+        *((wrong_mix(swaps), question) for question, swaps in MIXES.items()),
     ],
 }
 BLOCKS = {

@@ -141,6 +141,20 @@ def in_place(vectors, links):
     return np.array(vectors)
 
 
+def on_copies(vectors, links):
+    return in_place([vector.copy() for vector in vectors], links)
+
+
+def in_one_loop(vectors, links):
+    """It sends and receives in the same turn of one loop: it was told of a KeyError: 3."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for k in range(n):
+        links.send(k, held[k][k])
+        held[k][k - 1] = held[k][k - 1] + links.receive((k - 1) % n)
+    return [np.concatenate(pieces) for pieces in held]
+
+
 @pytest.mark.parametrize(("n", "length"), [*HIDDEN_RINGS, (16, 1000), (7, 40)])
 def test_the_folded_ring_is_the_librarys_bit_for_bit_and_byte_for_byte(n, length):
     vectors, links = list(np.random.default_rng(0).normal(size=(n, length))), CountedLinks()
@@ -290,9 +304,10 @@ R = partial(changed, answers.ring_sum)
 RINGS = {
     "correct": [
         (answer, f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes")
-        for answer in (answers.ring_sum, other_way_round, in_place)
+        for answer in (answers.ring_sum, other_way_round, on_copies)
     ],
     "keep working": [
+        (in_one_loop, "device 3 has sent nothing yet when its piece is received. In a round, who must"),
         (
             before_it_was_received,
             "device 0 sends again before its last piece was received. Where is that piece",
@@ -345,6 +360,7 @@ RINGS = {
         (rotated, "is what number 9 should be. Where do the pieces"),
     ],
     "almost": [
+        (in_place, "the sums are right, but vectors[0] is not what it was. Which line changes"),
         (whole_vectors, "device 0 sends 288 bytes, and has 96. It sends 96 in one round: how much need"),
         (down_a_line_and_back, "Which devices send little meanwhile?"),
         (through_device_0, "device 0 sends 288 bytes, and has 96. Which devices send little meanwhile?"),

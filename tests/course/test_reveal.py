@@ -18,13 +18,25 @@ WRONG = {24: "That is without any waiting.", 0.5: "That is half."}
         (33, 33, "right", "you said 33 units"),
         (np.int64(33), 33, "right", "you said 33 units"),
         (24, 33, "not what happened", "it is 33 units. That is without any waiting."),
-        (30, 33, "not what happened", "it is 33 units. It is more than you thought."),
-        (34, 33, "not what happened", "It is less than you thought."),
+        (30, 33, "not what happened", "it is 33 units. It is a little more than you thought."),
+        (34, 33, "not what happened", "It is a little less than you thought."),
+        (26, 33, "not what happened", "It is more than you thought."),
+        (70, 33, "not what happened", "It is far less than you thought."),
+        (-1, 33, "not what happened", "It is far more than you thought."),
         (0.501, Fraction(3, 11), "not what happened", "That is half."),
         (0.27, Fraction(3, 11), "near enough", "you said 0.27 units; it is 0.2727 units"),
         (Fraction(57, 2), 28.5, "right", "you said 28.5 units"),
         (10.832001759618581, 10.83200176, "right", "you said 10.83 units"),
-        ("33", 33, "not a number", "a guess here is a number of units, such as 1 (you wrote '33')"),
+        ("thirty", 33, "not a number", "a guess here is a number of units, such as 1 (you wrote 'thirty')"),
+        ("", 33, "not a number", "a guess here is a number of units"),
+        ("1e999999999", 33, "not a number", "a guess here is a number of units"),
+        ("1e3", 1000, "right", "you said 1000 units"),
+        ("1/0", 33, "not a number", "a guess here is a number of units"),
+        ("33", 33, "right", "you said 33 units"),
+        ("six", 6, "right", "you said 6 units"),
+        ("57/2 units", 28.5, "right", "you said 28.5 units"),
+        ("4,096 Units", 4096, "right", "you said 4096 units"),
+        (" 24 ", 33, "not what happened", "it is 33 units. That is without any waiting."),
         ([33], 33, "not a number", "(you wrote [33])"),
         (True, 1, "not a number", "(you wrote True)"),
         (10**400, 33, "not a number", "a guess here is a number"),
@@ -73,6 +85,17 @@ def test_a_guess_in_words_is_answered(guess, verdict, says):
 def test_a_guess_in_words_may_be_said_or_written_otherwise():
     assert reveal("the same", "same").reply.verdict == "right"
     assert reveal("4X4", "4 x 4").reply.verdict == "right"
+    assert reveal("19%", 19.0, "percent").reply.verdict == "right"
+    ways = {"false": "no No. False", "true": "yes TRUE", "equal": "same alike", "same": "equal"}
+    ways |= {"data parallel": "data-parallel data_parallel", "six": "6 Six", "7": "seven", "larger": "bigger"}
+    for measured, guesses in ways.items():
+        assert {reveal(guess, measured).reply.verdict for guess in guesses.split()} == {"right"}
+    assert {reveal(guess, "six").reply.verdict for guess in (6, "6", "six")} == {"right"}
+    assert reveal(False, "false").reply.verdict == "right"
+    said = reveal("same", "larger", wrong={"equal": "They are not alike."}).reply
+    assert said.text.endswith("They are not alike.")
+    for other in ("smaller", "not equal", "1"):
+        assert reveal(other, "equal").reply.verdict == "not what happened"
     wrong = {"4 x 4": "Who waits?"}
     assert reveal("4x4", "1 x 16", wrong=wrong).reply.text == "you said 4x4; it is: 1 x 16. Who waits?"
     assert repr(reveal((0, "F", 0), "0F0").reply) == "right: you said 0F0"
