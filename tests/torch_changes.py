@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import torch
 from torch.distributed.pipelining import PipelineStage, _backward, microbatch, schedules, stage
+from torch.utils.checkpoint import checkpoint
 from torch_modules import linears, some_batch
 
 import gpipe_sim as gp
@@ -216,6 +217,43 @@ def made_finite(theirs: Callable) -> Callable:
     return reduce
 
 
+def first_outputs(theirs: Callable) -> Callable:
+    def weights(own, groups, retain_graph=False):
+        for group in groups:
+            group["grads"] = [(first, *[None] * len(rest)) for first, *rest in group["grads"]]
+        return theirs(own, groups, retain_graph)
+
+    return weights
+
+
+def zeros(theirs: Callable) -> Callable:
+    def reduce(self, factor):
+        for parameter in self.submod.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        theirs(self, factor)
+
+    return reduce
+
+
+def put_back(theirs: Callable) -> Callable:
+    def forward(self, number, *args, **options):
+        before = [buffer.clone() for buffer in self.submod.buffers()]
+        output = theirs(self, number, *args, **options)
+        if number != self.chunks - 1:
+            for buffer, kept in zip(self.submod.buffers(), before, strict=True):
+                buffer.copy_(kept)
+        return output
+
+    return forward
+
+
+def drawn_again(theirs: Callable) -> Callable:
+    return lambda self, *args, **options: checkpoint(
+        self.submod, *args, use_reentrant=False, preserve_rng_state=False, **options
+    )
+
+
 #: What is changed: whose, which name, and to what.
 CHANGES = {
     "nothing": (BASE, "perform_reduce_grad", lambda theirs: theirs),
@@ -247,6 +285,10 @@ CHANGES = {
     "no hooks": (stage, "stage_backward", unhooked),
     "W counts a weight twice": (stage, "stage_backward_weight", not_clamped),
     "made finite": (BASE, "perform_reduce_grad", made_finite),
+    "W of first outputs": (stage, "stage_backward_weight", first_outputs),
+    "zeros for what has no gradient": (BASE, "perform_reduce_grad", zeros),
+    "buffers put back": (BASE, "forward_one_chunk", put_back),
+    "recomputed with other numbers": (BASE, "forward_maybe_with_nosync", drawn_again),
 }
 MESSAGES = {"gradients sent in float32", "averaged over processes"}  #: do nothing in one process
 

@@ -45,11 +45,26 @@ def require_right(rank: "Rank") -> None:
     _FLEW.add(here)
 
 
+class _Both(torch.autograd.Function):
+    """A node with two outputs, as an LSTM is."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x, weight)
+        return x * weight, x + weight
+
+    @staticmethod
+    def backward(ctx: Any, product: Tensor, total: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        return product * weight + total, (product * x + total).sum(0)
+
+
 class _Layer(nn.Module):
     """Tokens in, or three tensors; out come three that differ, of which the next layer may leave out one.
 
     Rows of a microbatch need each other. ``square`` is used twice, ``row`` and ``other`` share their
-    gradient, and that of ``steep`` is infinite. ``saw`` is what its forwards found set, and drew.
+    gradient, that of ``steep`` is infinite, and ``idle`` has none. ``mean`` runs along. ``saw`` is what its
+    forwards found set, and drew.
     """
 
     def __init__(self, stage: int, last: int):
@@ -59,7 +74,9 @@ class _Layer(nn.Module):
         numbers = torch.arange(18 * stage, 18 * stage + 18, dtype=torch.float64, device="cpu").sin()
         self.square = nn.Parameter(numbers[:9].view(3, 3))
         self.row, self.other, self.scale = map(nn.Parameter, numbers[9:].view(3, 3))
-        self.steep = nn.Parameter(torch.zeros_like(numbers[:3]))
+        self.steep, self.idle = (nn.Parameter(torch.zeros_like(numbers[:3])) for _ in range(2))
+        self.both = nn.Parameter(numbers[3:6].clone())
+        self.register_buffer("mean", torch.zeros_like(numbers[:3]))
         self.train(stage % 2 == 0)
 
     def forward(self, x: Tensor, along: Tensor | None = None, spare: Tensor | float = 0.0) -> Any:
@@ -68,7 +85,10 @@ class _Layer(nn.Module):
             along = x = self.square[x]
         x = torch.tanh((x + spare if self.uses_all else x) @ self.square)
         y, along = torch.tanh(x @ self.square + (self.row + self.other)), along * self.scale
+        product, total = _Both.apply(y, self.both)
+        y = product + total.sin()
         y = y - y.mean(0) / 2 + self.steep.sqrt()
+        self.mean.mul_(0.5).add_(y.detach().mean(0))
         return y * along if self.last else (y, along, x.sin())
 
     def count(self, _: Tensor) -> None:
@@ -124,8 +144,10 @@ def _wrong(rank: "Rank") -> set[str]:
         for turn, (batch, result) in enumerate(zip(batches, results, strict=True)):
             _use(layers, not turn)
             wrong |= _differences(layers, modules, batch, result)
-    if any(len({drawn for *_, drawn in module.saw}) < 6 for module in modules.values()):
+    if any(len({drawn for *_, drawn in module.saw}) not in (6, 7) for module in modules.values()):
         wrong.add("random numbers")
+    if not all(_near(module.mean, layers[stage].mean) for stage, module in modules.items()):
+        wrong.add("buffers")
     if 0 in modules and not modules[0].called:
         wrong.add("hooks")
     return wrong if all(stage.seen or stage.is_first for stage in fresh.runtime._stages) else wrong | {"ways"}
@@ -154,14 +176,12 @@ def _differences(layers: Sequence[_Layer], modules: dict[int, _Layer], batch: tu
         checks.append(("settings", {see[:2] for see in module.saw} == {see[:2] for see in layers[stage].saw}))
         if module.last:
             total = torch.tensor(result.loss, dtype=torch.float64)
-            checks += [
-                ("loss", _near(total, sum(losses))),
-                ("outputs", _near(result.outputs, torch.cat(outputs))),
-            ]
+            checks.append(("loss", _near(total, sum(losses))))
+            checks.append(("outputs", _near(result.outputs, torch.cat(outputs))))
     return {what for what, right in checks if not right}
 
 
 def _near(found: Tensor | None, right: Tensor | None) -> bool:
     if found is None or right is None:
-        return False
+        return found is right
     return torch.allclose(found.cpu(), right, rtol=1e-9, atol=1e-12, equal_nan=True)

@@ -4,7 +4,6 @@ The engine reads an order as text, adds the messages, and runs the row of its ra
 interleaved 1F1B and others do no more than fill it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -151,8 +150,10 @@ class Rank:
         return value
 
     def _require_all_done(self, spans: list[Timed]) -> None:
-        """UnsupportedTorch unless the engine ran this process's actions, each once, through the adapters."""
-        ran = Counter(action for action, _, _ in spans if action.kind is not Kind.R)
-        wanted = (part for row in self.task.order.actions for action in row for part in action.parts)
-        if ran != Counter(part for part in wanted if part.stage in self.modules):
-            raise UnsupportedTorch(f"ran other actions than it was told ({ran.total()} noted)")
+        """UnsupportedTorch unless the engine ran this process's actions, in turn, through the adapters."""
+        ran = [action for action, _, _ in spans if action.kind is not Kind.R]
+        parts = [part for row in self.task.order.actions for action in row for part in action.parts]
+        for device in self.recorders:
+            held = {stage for stage, home in self.homes.items() if home == device}
+            if [a for a in ran if a.stage in held] != [a for a in parts if a.stage in held]:
+                raise UnsupportedTorch(f"ran other actions than it was told ({len(ran)} noted)")
