@@ -57,7 +57,8 @@ def mixed_samples(answer: object, given: Sequence[Array], arrays: Array, heads: 
 
 def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on shares that are not those of the answer; empty if they are."""
-    _, right = answers.attention(*arrays, heads)
+    q, k, v = arrays
+    _, right = answers.attention(q, k, v, heads)
     if _same(found, right):
         return ""
     if question := _recognized(arrays, heads, SHARES, 1, found, right):
@@ -73,7 +74,8 @@ def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
 
 def wrong_mix(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on a mix that is not that of the answer; empty if it is."""
-    right, _ = answers.attention(*arrays, heads)
+    q, k, v = arrays
+    right, _ = answers.attention(q, k, v, heads)
     if _same(found, right):
         return ""
     if question := _recognized(arrays, heads, MIXES, 0, found, right):

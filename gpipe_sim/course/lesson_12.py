@@ -143,7 +143,9 @@ def _does_not_belong(action: Step, rows: Order) -> str:
     stage, kind, _ = action
     last = 2 * max(s for row in rows for s, _, _ in row)
     if not 0 <= stage <= last:
-        return f"{spelled(action)} is on a row, and the numbers go from 0 to {last}. Who would receive that?"
+        says = f"{spelled(action)} is on a row, and the numbers go from 0 to {last}"
+        between = "Between which two stages does a gradient go, and which number lies there?"
+        return f"{says}. {between if kind == 'b' and stage > 0 else 'Who would receive that?'}"
     if kind in "FB":
         return f"{spelled(action)} is on a row. Is {action[0]} a stage now, or a message?"
     if stage % 2 == 0:

@@ -102,6 +102,8 @@ def prose(text: str) -> str:
 
 
 def _amount(value: Real | str, unit: str) -> str:
+    if value == 1 and not unit.startswith("times"):
+        unit = re.sub(r"\A(\w+)s\b", r"\1", unit)  # "1 buffer"
     return f"{value if isinstance(value, str) else written(value)} {unit}".strip()
 
 

@@ -126,6 +126,7 @@ ACCUMULATE = {
         (lambda g, x, y, m: [g(p, q) for p, q in cut(x, y, m)][0:0], "you return a list of 0"),
         (lambda g, x, y, m: x.T @ x[:, :10], "have no digits, 0 together"),
         (lambda g, x, y, m: None, "you return None"),
+        (np.ones((64, 10)), "pass in a function, not an array of shape (64, 10)"),
     ],
 }
 

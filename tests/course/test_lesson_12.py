@@ -233,6 +233,10 @@ FUNCTIONS = [
         of_rows(lambda rows, K: [row[:1] for row in rows] + [row[1:] for row in rows]),
         "and both are on one device",
     ),
+    (
+        renamed(lambda s, kind: s + 2 * (kind == "b")),
+        "Between which two stages does a gradient go, and which number lies there?",
+    ),
     (sends_past_the_ends, "-1b1 is on a row, and the numbers go from 0 to 4. Who would receive that?"),
     (
         for_four_devices(lambda rows: [*rows, [(7, "f", 0)]]),

@@ -416,6 +416,7 @@ BUBBLES = {
         (lambda K, M, F, I, W: Fraction(K - 1, K - 1 + M), "that is 1F1B's. What has moved into its holes?"),
     ],
     "keep working": [
+        (lambda *setting: gp.span_bubble(timed(*setting)), "it uses simulate. How do you do it without?"),
         *((lambda *_, said=said: said, "F = 5, I = 6, W = 1: you say ") for said in ("a", True, 1j, [1], 0)),
         *(
             (lambda *_, said=said: said, f"you say {said:.4g}, measured 0.1765. How long is the longest span")

@@ -82,6 +82,13 @@ def test_a_guess_in_words_is_answered(guess, verdict, says):
     assert (reply.verdict, says in reply.text) == (verdict, True), reply
 
 
+def test_one_is_said_of_one_thing():
+    """It was "1 buffers"."""
+    assert reveal(1, 3, "buffers").reply.text.startswith("you said 1 buffer; it is 3 buffers.")
+    assert reveal(1, 3, "units sooner").reply.text.startswith("you said 1 unit sooner;")
+    assert reveal(1, 2, "times the forward").reply.text.startswith("you said 1 times the forward;")
+
+
 def test_a_guess_in_words_may_be_said_or_written_otherwise():
     assert reveal("the same", "same").reply.verdict == "right"
     assert reveal("4X4", "4 x 4").reply.verdict == "right"
