@@ -132,7 +132,7 @@ def stamped(answer: Callable) -> Reply:
     for strand, M, period in [*strands, (answers.v_strand(3), 4, PERIOD)]:
         wanted = answers.stamped(strand, M, period)
         where = f"with a V of {len(strand)} devices, M = {M}, period {period}"
-        rows = rows_from(answer, strand, M, period, wanted=wanted, where=where)
+        rows = rows_from(answer, strand, M, period, wanted=wanted, where=where, tuples=True)
         for k, (row, slots) in enumerate(zip(rows, strand, strict=True)):
             _wrong_order(row, k, slots, period, where)
     return correct(f"every slot in its place, at {len(strands) + 1} sizes that are not on this page")

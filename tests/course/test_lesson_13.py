@@ -162,7 +162,7 @@ PROGRAMS = {
         (P(("K - k - 1", "K - k - 2")), "its actions are"),
         (P(("min(K - k - 1, M)", "0")), "Before its first backward that is 1."),
         (P(('yield f"{k}B{m}"', 'yield f"{k}B{n}"')), "Where does it come from?"),
-        (P(('yield f"{k}F{n}"', 'yield f"{k}F{m}"')), "it has the step '0F-1'. How is that"),
+        (P(('yield f"{k}F{n}"', 'yield f"{k}F{m}"')), "it has the step '0F-1'. Which one comes first"),
         (of_steps(lambda steps, k: steps[::-1]), "its actions are"),
         (of_steps(lambda steps, k: steps[1:]), "It lacks 0F0"),
         (
