@@ -39,6 +39,13 @@ LENGTHS = {
     6: "That lets all backwards run at once. What does device 0 need before it can begin its own?",
     48: "That counts the time of every device, waiting included. How long is it on the clock?",
 }
+#: And at the share of all device time in which eight devices wait, in the naive plan.
+IDLE = {
+    0.125: "That is the share in which devices work. How large is the rest?",
+    0.75: "That is four devices. How many work at any moment, and of how many?",
+    0.5: "That is two devices that take turns. How many are waiting here while one works?",
+    7: "That is the waiting divided by the work. How long are the two together?",
+}
 
 
 @exercise("write a function devices_needed(layers, capacity) and pass it in")

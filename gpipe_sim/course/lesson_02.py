@@ -48,11 +48,6 @@ LARGEST = {
     8: "That compares a wide place with the data. Who sends the data?",
     51.2: "That compares a wide place with the output. Does the output cross a boundary?",
 }
-#: And at how many times the multiplications of a forward a backward takes.
-BACKWARDS = {
-    1: "That is I alone, or W alone. Which of the two could a device leave out?",
-    3: "That is forward and backward together. How much of it is the forward?",
-}
 #: And at the length of the step on two devices whose backwards are split.
 SPLIT_LENGTHS = {
     5: "That is without the messages. What does device 1 wait for before it starts?",

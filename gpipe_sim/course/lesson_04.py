@@ -10,8 +10,9 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
+from gpipe_sim.course.own_rows import drawn
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
-from gpipe_sim.course.rows import in_a_row, rows_from
+from gpipe_sim.course.rows import first_other, in_a_row, rows_from
 from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe, Naive
 from gpipe_sim.why.metrics import utilization
@@ -41,24 +42,9 @@ SPEED_UPS = {
     ): "That is how much longer the step is than without waiting. How long is one device alone?",
     Fraction(8, 11): "In that share of the time a device works. How many devices are there?",
 }
-#: What natural wrong guesses at the length with K = 4, M = 4 and F = B = 1 would be.
-STEPS = {
-    8: "That is four devices that never wait. What does device 3 do at time 0?",
-    11: "That is when device 3 is done. Where does its last gradient still have to go?",
-    16: "That counts four stages before device 3. How many are there?",
-    21: "That takes a backward to be twice as long as a forward. How long is it here?",
-    32: "That is one step after the other. What can device 0 do while device 1 does 1F0?",
-}
-#: What natural wrong guesses at the length with stages of 2, 2, 2 and 5 layers and M = 8 would be.
-UNEVEN = {
-    96: "That is the other cut. How long does device 3 work for, with five layers?",
-    90.75: "That is (M+K-1)(F+B) with the average of all layers. Whose forwards do the others wait for?",
-    120: "That is the work of device 3. What comes before its first forward and after its last backward?",
-    165: "That is (M+K-1)(F+B) with five layers in every stage. How long is the way to device 3?",
-}
 #: What a wrong answer to a claim of the last section overlooks.
-LAST_FIRST = {
-    "true": "Each microbatch takes the same time. What changes if they are renamed on the way back?"
+FIRST_FIRST = {
+    "false": "Each microbatch takes the same time. What changes if they are renamed on the way back?"
 }
 MORE_STAGES = {"true": "Each further stage is one more message on the way. What does that cost in the end?"}
 #: (devices, microbatches) for which a student's rows are compared with GPipe's.
@@ -70,16 +56,22 @@ def gpipe_rows(answer: Callable) -> Reply:
     """Check ``answer(K, M)``: GPipe's rows."""
     for K, M in ROWS:
         wanted = answers.gpipe_rows(K, M)
-        for k, row in enumerate(rows_from(answer, K, M, wanted=wanted)):
+        rows = rows_from(answer, K, M, wanted=wanted)
+        for k, row in enumerate(rows):
+            if row == wanted[k]:
+                continue
             its = f"called with ({K}, {M}), the row of device {k} is {in_a_row(row, end='.')}"
+            asks = "Which backward comes first, and which one after that?"
+            reply = almost(f"{its} The forwards are right. {asks}")
             if row[:M] != wanted[k][:M]:
                 early = "B" in {kind for _, kind, _ in row[:M]}
                 asks = "Which of these come first in GPipe?" if early else "With which forward does it begin?"
-                return keep_working(f"{its} {asks}")
-            if row != wanted[k]:
-                asks = "Which backward comes first, and which one after that?"
-                return almost(f"{its} The forwards are right. {asks}")
-    return correct(f"GPipe's rows at {len(ROWS)} sizes, from {ROWS[4]} to {ROWS[-1]}")
+                reply = keep_working(f"{its} {asks}")
+            return drawn(reply, rows, (k, first_other(row, wanted[k])))
+    right = correct(
+        f"GPipe's rows at {len(ROWS)} sizes, from {ROWS[4]} to {ROWS[-1]}. Here are yours for {ROWS[0]}"
+    )
+    return drawn(right, answers.gpipe_rows(*ROWS[0]))
 
 
 @exercise("divide the waiting in the chart by all of it, as a Fraction")

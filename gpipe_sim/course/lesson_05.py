@@ -16,6 +16,7 @@ from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import result_of
+from gpipe_sim.course.own_rows import drawn
 from gpipe_sim.course.reply import (
     Reply,
     almost,
@@ -294,14 +295,15 @@ def short_and_small(answer: str | Schedule | None) -> Reply:
     schedule = _sound(answer, devices=3, microbatches=4)
     timeline, peaks = simulate(schedule), peak_in_flight(schedule)
     extra = max(peak - room for peak, room in zip(peaks, ROOM, strict=True))
+    reply = correct(f"{LONG} long, peaks {listed(peaks)}. Could the same rule serve 4 devices?")
     if timeline.makespan > LONG:
         near = timeline.makespan <= LONG + NEAR and extra <= 0
-        return (almost if near else keep_working)(_too_long(timeline, peaks))
-    if extra > 0:
+        reply = (almost if near else keep_working)(_too_long(timeline, peaks))
+    elif extra > 0:
         bought = "the extra forward" if extra == 1 else "the extra forwards"
         says = f"also {LONG}, but peaks {listed(peaks)}. What did {bought} buy?"
-        return almost(says) if extra == 1 else keep_working(says)
-    return correct(f"{LONG} long, peaks {listed(peaks)}. Could the same rule serve 4 devices?")
+        reply = almost(says) if extra == 1 else keep_working(says)
+    return drawn(reply, rows_of(schedule))
 
 
 @exercise("write the two rows again, with two actions of one row exchanged")
@@ -311,12 +313,13 @@ def unlock(answer: str | Schedule | None) -> Reply:
     took, moved = simulate(schedule).makespan, []
     for before, after in zip(KNOT.actions, schedule.actions, strict=True):
         moved += [action for was, action in zip(before, after, strict=True) if was != action]
+    first = "Device 0 now does two forwards before its first backward"
+    reply = correct(f"it runs and takes {took}. {first}. What does it have to keep for that?")
     if len(moved) > 2:
         says = f"it runs and takes {took}, but {listed(moved)} stand elsewhere now"
         says = f"{says}. Are two actions of one row enough?"
-        return almost(says) if len(moved) <= 4 else keep_working(says)
-    first = "Device 0 now does two forwards before its first backward"
-    return correct(f"it runs and takes {took}. {first}. What does it have to keep for that?")
+        reply = almost(says) if len(moved) <= 4 else keep_working(says)
+    return drawn(reply, rows_of(schedule))
 
 
 def _sound(answer: object, devices: int, microbatches: int) -> Schedule:
@@ -326,14 +329,16 @@ def _sound(answer: object, devices: int, microbatches: int) -> Schedule:
         schedule = Explicit.parse(rows, placement=placement, microbatches=microbatches)
     except ValueError as error:
         raise keep_working(str(error)) from None
-    found = problems(schedule)
+    found, own = problems(schedule), rows_of(schedule)
     if not found:
         return schedule
     if found[-1].rule == "stuck":
-        raise keep_working(f"{who_is_stuck(schedule)}. What would have to come earlier, and on which row?")
+        stuck = f"{who_is_stuck(schedule)}. What would have to come earlier, and on which row?"
+        raise drawn(keep_working(stuck), own)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     ask = "Does each stage do every forward and every backward once, on its own device?"
-    raise keep_working(f"{found[0].sentence}{more}. {ask}")
+    places = [(k, i) for k, row in enumerate(own) for i, each in enumerate(row) if each == found[0].action]
+    raise drawn(keep_working(f"{found[0].sentence}{more}. {ask}"), own, places[-1] if places else None)
 
 
 def _as_text(answer: object, devices: int) -> str:

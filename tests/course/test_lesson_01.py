@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from replies import assert_each_is_told, each_reply
 
-from gpipe_sim import Naive, mlp, simulate, split
+from gpipe_sim import Naive, bubble_fraction, bubble_overhead, mlp, simulate, split
 from gpipe_sim.course import lesson_01
 from gpipe_sim.course.lesson_01 import training_bytes
 
@@ -15,7 +15,12 @@ STEP = simulate(Naive(4))
 
 @pytest.mark.parametrize(
     ("measured", "wrong"),
-    [(4, lesson_01.KEPT), (round(max(STAGES), 2), lesson_01.FULLEST), (STEP.makespan, lesson_01.LENGTHS)],
+    [
+        (4, lesson_01.KEPT),
+        (round(max(STAGES), 2), lesson_01.FULLEST),
+        (STEP.makespan, lesson_01.LENGTHS),
+        (7 / 8, lesson_01.IDLE),
+    ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
     assert_each_is_told(wrong, measured)
@@ -26,6 +31,8 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     sizes = [max(STAGES) / 4, whole / 4, one_large, whole]
     assert list(lesson_01.FULLEST) == pytest.approx(sizes, abs=0.006)
     assert list(lesson_01.LENGTHS) == [STEP.makespan // 4, 4 * 1, 4 * 1 + 2, 4 * STEP.makespan]
+    waits = [bubble_fraction(simulate(Naive(K))) for K in (4, 2)]
+    assert list(lesson_01.IDLE) == [1 / 8, *waits, bubble_overhead(simulate(Naive(8)))]
 
 
 def _fullest(layers, stages):

@@ -19,7 +19,6 @@ STEP = simulate(HALVES, Costs(comm=1))
     [
         (32 * 16 * 8, lesson_02.SENT_BACK),
         (512 / 16, lesson_02.LARGEST),
-        (2, lesson_02.BACKWARDS),
         (STEP.makespan, lesson_02.SPLIT_LENGTHS),
     ],
 )

@@ -515,3 +515,12 @@ def test_what_is_asked_for_is_what_1f1b_does():
         lesson_05.LONG,
         lesson_05.ROOM,
     )
+
+
+def test_the_replies_draw_the_students_rows():
+    long, stuck = lesson_05.short_and_small(str(gp.GPipe(3, 4))), lesson_05.unlock(lesson_05.KNOT)
+    assert long.picture.more == str(gp.GPipe(3, 4)) and "Your rows" in long.picture.says
+    assert stuck.picture.says == "Your rows, stuck at 0B0 and 1F1"
+    twice = lesson_05.unlock("0F0 0F1 0B0 0B1 0F1\n1F0 1F1 1B0 1B1")
+    assert twice.picture.says == "Your rows, here: 0F1"
+    assert twice.picture.more.startswith("device 0: 0F0 0F1 0B0 0B1 0F1")
