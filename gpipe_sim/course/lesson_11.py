@@ -58,7 +58,9 @@ BEST_PLACE = {
     3: "It does the fewest forwards before its first backward. Is that good for a slow device, or bad?",
 }
 #: What a wrong answer to the first claim overlooks.
-SAME_CUT = {"false": "Which part of the formula depends on the cut, and can M change which cut makes it smallest?"}
+SAME_CUT = {
+    "false": "Which part of the formula depends on the cut, and can M change which cut makes it smallest?"
+}
 #: What natural wrong guesses at the slowest stage of the best cut of 1, 4, 2, 2, 1, 3 into four would be.
 LEAST_VARIANCE = {
     3: "One layer takes 4 by itself. Which stage is it in?",
