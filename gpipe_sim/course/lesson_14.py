@@ -90,8 +90,8 @@ TEN_STEPS = {
     267: "That is one corner less. How many times does one step follow on another?",
 }
 #: What wrong answers to the claims overlook.
-ALWAYS_ZERO = {
-    "true": "What fills a wait if W is shorter than F and I, or if one stage is slower than the others?"
+NEVER_LONGER = {
+    "false": "Which action of ZB-H1 begins later than in 1F1B? What has each device still to do after its last I?"
 }
 NO_MORE = {"true": "What does a ReLU keep for I, and which arrays of its stage wait for W?"}
 

@@ -221,7 +221,7 @@ def test_each_natural_wrong_guess_is_told_what_it_is():
     assert_each_is_told(lesson_14.TWICE_THE_WARM_UP, gp.simulate(ZBH2(4, 8)).makespan)
     assert_each_is_told(lesson_14.TEN_STEPS, gp.simulate(gp.repeat(ZBH2(4, 8), 10)).makespan)
     assert list(lesson_14.TEN_STEPS) == [10 * 27, 10 * 24, 10 * 27 - 3]
-    assert_each_is_told(lesson_14.ALWAYS_ZERO, "false")
+    assert_each_is_told(lesson_14.NEVER_LONGER, "true")
     assert_each_is_told(lesson_14.NO_MORE, "false")
 
 
