@@ -91,7 +91,7 @@ TEN_STEPS = {
 }
 #: What wrong answers to the claims overlook.
 NEVER_LONGER = {
-    "false": "Which action of ZB-H1 begins later than in 1F1B? What has each device still to do after its last I?"
+    "false": "Which F or I begins later than in 1F1B? What has each device still to do after its last I?"
 }
 NO_MORE = {"true": "What does a ReLU keep for I, and which arrays of its stage wait for W?"}
 
