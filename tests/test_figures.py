@@ -15,7 +15,7 @@ from drawn import area, boxes_in, bubble, chart_in, committed
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
-from figures import _store, bytes_per_flop, choosing_m, depth_devices, versions_in_lanes, zero_bubble_table
+from figures import _store, bytes_per_flop, choosing_m, depth_devices, versions_in_lanes
 from figures.__main__ import DPI, main
 from figures._exact import plain
 from figures._page import WIDTH
@@ -397,18 +397,6 @@ def test_staleness_is_drawn_as_it_was_trained():
     for ax, best in zip(axes, ("flush", "PipeDream") * 2, strict=True):
         curves = [line for line in ax.lines if line.get_marker() == "None"]
         assert best in min(curves, key=lambda line: line.get_ydata()[-1]).get_label()
-
-
-def test_the_zero_bubble_table_draws_a_ring_and_a_dot_for_each_rate():
-    data, [ax] = read("zero_bubble_table"), committed("zero_bubble_table").axes
-    for kind, hollow in (("published", True), ("simulated", False)):
-        found = [
-            float(line.get_xdata()[0])
-            for line in ax.lines
-            if len(line.get_xdata()) and (line.get_markerfacecolor() == "none") == hollow
-        ]
-        assert found == [rate for name in zero_bubble_table.FAMILIES for rate in data[kind][name]]
-    assert "0.14 to 0.35 percentage points more" in ax.texts[0].get_text()
 
 
 def test_a_changed_number_is_found_and_named():

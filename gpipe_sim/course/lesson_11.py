@@ -58,12 +58,9 @@ BEST_PLACE = {
     2: "What has to happen before device 2 can start, and what after its last backward?",
     3: "It does the fewest forwards before its first backward. Is that good for a slow device, or bad?",
 }
-#: What natural wrong guesses at the layers that a recipe for 11 layers on 4 devices places would be.
-PLACED = {
-    8: "How many layers does it take until a stage has at least 2.75?",
-    10: "Follow it by hand: what happens after the third stage is full?",
-    11: "Follow it by hand: when is a stage put into the list?",
-    12: "There are 11. Follow it by hand: how many are in each stage?",
+#: What a wrong answer to the first claim overlooks.
+SAME_CUT = {
+    "false": "Which part of the formula depends on the cut, and can M change which cut makes it smallest?"
 }
 #: What natural wrong guesses at the slowest stage of the best cut of 1, 4, 2, 2, 1, 3 into four would be.
 LEAST_VARIANCE = {

@@ -7,7 +7,7 @@ import numpy as np
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called, result_of
-from gpipe_sim.course.own_program import early, read_steps, wrong_row, wrong_run
+from gpipe_sim.course.own_program import early, read_steps, with_actions, with_waits, wrong_row, wrong_run
 from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_whole, keep_working
 from gpipe_sim.course.rows import rows_of
 from gpipe_sim.families import OneFOneB
@@ -56,14 +56,15 @@ def program(answer: Callable) -> Reply:
             where = f"called with ({k}, {K}, {M})"
             rows.append(read_steps(result_of(answer, k, K, M, where=where), where))
             if wrong := wrong_row(rows[k], k, K, M):
-                return keep_working(f"{where} {wrong}")
+                return with_actions(keep_working(f"{where} {wrong}"), rows, K, M)
             soon = soon or early(rows[k], f"{where} it")
         if wrong := wrong_run(rows, K, M):
-            return keep_working(f"with K = {K}, M = {M}: {wrong}")
+            return with_waits(keep_working(f"with K = {K}, M = {M}: {wrong}"), rows)
     if soon:
         return almost(f"it ends, and the gradients are right. But {soon}")
     sizes = f"{len(HIDDEN_PROGRAMS)} sizes, with sends that block"
-    return correct(f"it ends at {sizes}, and the gradients are those of one device to 1e-12")
+    told = f"it ends at {sizes}, and the gradients are those of one device to 1e-12"
+    return with_actions(correct(told), rows, K, M)
 
 
 @exercise("write a function buffer_of(m, k, K) and pass it in")

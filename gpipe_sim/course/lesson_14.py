@@ -17,10 +17,12 @@ from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.halves import what_is_wrong_with_halves
 from gpipe_sim.course.lesson_12 import simulators
+from gpipe_sim.course.own_rows import drawn
 from gpipe_sim.course.reply import Reply, almost, apart, correct, is_number, keep_working
 from gpipe_sim.course.rows import (
     KINDS,
     Rows,
+    check_row,
     done_on,
     first_other,
     in_a_row,
@@ -30,7 +32,6 @@ from gpipe_sim.course.rows import (
     rows_from,
     rows_of,
     spelled,
-    what_is_amiss,
     who_is_stuck,
 )
 from gpipe_sim.course.waits import first_wait
@@ -90,8 +91,8 @@ TEN_STEPS = {
     267: "That is one corner less. How many times does one step follow on another?",
 }
 #: What wrong answers to the claims overlook.
-ALWAYS_ZERO = {
-    "true": "What fills a wait if W is shorter than F and I, or if one stage is slower than the others?"
+NEVER_LONGER = {
+    "false": "Which F or I begins later than in 1F1B? What has each device still to do after its last I?"
 }
 NO_MORE = {"true": "What does a ReLU keep for I, and which arrays of its stage wait for W?"}
 
@@ -163,8 +164,12 @@ def putting_off(answer: Callable) -> Reply:
         rows = rows_from(answer, delays, M, wanted=wanted, where=where, tuples=True)
         if rows != wanted:
             k = first_other(rows, wanted)
-            return _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
-    return correct(f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page, short and long delays")
+            reply = _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
+            named = re.search(r"\d+(W)(\d+) comes", reply.text)
+            wrong = (k, named[1], int(named[2])) if named else rows[k][first_other(rows[k], wanted[k])]
+            return drawn(reply, rows, (k, rows[k].index(wrong)))
+    told = f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page, short and long delays"
+    return drawn(correct(told), rows)
 
 
 def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> Reply:
@@ -209,9 +214,11 @@ def put_off(answer: object) -> Reply:
     goal = simulate(GIVEN).makespan
     schedule = _with_row(answer)
     timeline, held = simulate(schedule), peak_in_flight(schedule)[LAST]
+    rows = rows_of(schedule)
     if timeline.makespan > goal:
-        return almost(f"it takes {timeline.makespan}. {_who_waits(timeline)}")
-    return correct(f"{goal} long, and device {LAST} holds at most {held}. Which of your W fills which hole?")
+        return drawn(almost(f"it takes {timeline.makespan}. {_who_waits(timeline)}"), rows)
+    told = f"{goal} long, and device {LAST} holds at most {held}. Which of your W fills which hole?"
+    return drawn(correct(told), rows)
 
 
 def _with_row(answer: object) -> Explicit:
@@ -222,31 +229,31 @@ def _with_row(answer: object) -> Explicit:
     if len(rows) != 1:
         raise keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
     cells = rows[0].rpartition(":")[2].replace(",", " ").split()
-    if wrong := _what_is_no_row(cells):
-        raise keep_working(wrong)
+    _wrong_row(cells)
     placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
     schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
     if stuck := who_is_stuck(schedule):
-        raise keep_working(f"{stuck}. Which of these on your row comes too early?")
+        raise drawn(keep_working(f"{stuck}. Which of these on your row comes too early?"), rows_of(schedule))
     return schedule
 
 
-def _what_is_no_row(cells: list[str]) -> str:
-    """A sentence on a cell that is not of this row, is there twice, is missing or comes too early."""
+def _wrong_row(cells: list[str]) -> None:
+    """Raise a sentence on a cell that is not of this row, is there twice, is missing or comes too early."""
     for cell in cells:
         if re.fullmatch(r"\d{1,18}B\d{1,18}", cell):
-            return f"{cell} is a backward in one piece. Which two halves has it?"
+            raise keep_working(f"{cell} is a backward in one piece. Which two halves has it?")
         if not re.fullmatch(r"\d{1,18}[FIW]\d{1,18}", cell):
-            return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
+            said = f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
+            raise keep_working(said)
     row = [action for cell in cells for action in parsed(cell)[0]]
-    if wrong := what_is_amiss(row, rows_of(GIVEN)[LAST]):
-        return f"your row is {in_a_row(row, end='.')} {wrong}"
+    rows: Rows = [*rows_of(GIVEN)[:LAST], row]  # type: ignore[list-item]
+    check_row(rows, LAST, rows_of(GIVEN)[LAST], "your row is")
     for m in range(GIVEN.microbatches):
         for first, then in pairwise((LAST, kind, m) for kind in "FIW"):
             if row.index(then) < row.index(first):
                 late = spelled(then)
-                return f"{late} stands before {spelled(first)} on your row. What does {late} read?"
-    return ""
+                said = f"{late} stands before {spelled(first)} on your row. What does {late} read?"
+                raise drawn(keep_working(said), rows, (LAST, row.index(then)))
 
 
 def _who_waits(timeline: Timeline) -> str:

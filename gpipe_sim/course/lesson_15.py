@@ -3,12 +3,14 @@
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import result_of
+from gpipe_sim.course.own_rows import drawn, drawn_in_slots
 from gpipe_sim.course.reply import Reply, almost, correct, is_whole, keep_working
-from gpipe_sim.course.rows import Step, rows_from, spelled
+from gpipe_sim.course.rows import Rows, rows_from, spelled
 
 PERIOD = 6  #: slots from one microbatch to the next: F, I and W of two stages
 Slots = dict[tuple[int, str], int]  #: {(stage, kind): slot} of microbatch 0 on one device
@@ -50,7 +52,8 @@ def slots_by_hand(answer: object) -> Reply:
         given[int(key[0]), key[1]] = slot
     strand = [{key: slot for key, slot in given.items() if key[0] in (k, 3 - k)} for k in range(2)]
     _wrong_strand(strand, 2, 0, "")
-    return correct("no two share a slot, for any microbatch. Of six slots in a row, how many are left over?")
+    told = "no two share a slot, for any microbatch. Of six slots in a row, how many are left over?"
+    return drawn_in_slots(correct(told), answers.v_strand(2), PERIOD)
 
 
 @build("v_strand")
@@ -58,9 +61,10 @@ def v_strand(answer: Callable) -> Reply:
     """Check ``answer(K, pause)``: of each device of a V the slots of microbatch 0, {(stage, kind): slot}."""
     for K, pause in HIDDEN_STRANDS:
         where = f"with K = {K}, pause = {pause}: "
-        strand = result_of(answer, K, pause, where=where.removesuffix(": "), plain=False)
+        strand: Any = result_of(answer, K, pause, where=where.removesuffix(": "), plain=False)
         _wrong_strand(strand, K, pause, where)
-    return correct(f"every action in its slot, for {len(HIDDEN_STRANDS)} Vs of 1 to 10 devices")
+    told = correct(f"every action in its slot, for {len(HIDDEN_STRANDS)} Vs of 1 to 10 devices")
+    return drawn_in_slots(told, strand, PERIOD)
 
 
 def _wrong_strand(strand: object, K: int, pause: int, where: str) -> None:
@@ -80,7 +84,8 @@ def _wrong_strand(strand: object, K: int, pause: int, where: str) -> None:
         for k, (slots, right) in enumerate(zip(strand, wanted, strict=True)):
             for key in sorted(right, key=lambda each: right[each]):
                 if key[1] == kind and slots[key] != right[key]:
-                    raise _other_slot(key, slots, right, f"{where}on device {k}, {_named(key)} is in slot")
+                    reply = _other_slot(key, slots, right, f"{where}on device {k}, {_named(key)} is in slot")
+                    raise drawn_in_slots(reply, strand, PERIOD, key)
 
 
 def _named(action: tuple[int, str]) -> str:
@@ -133,9 +138,11 @@ def stamped(answer: Callable) -> Reply:
         wanted = answers.stamped(strand, M, period)
         where = f"with a V of {len(strand)} devices, M = {M}, period {period}"
         rows = rows_from(answer, strand, M, period, wanted=wanted, where=where, tuples=True)
-        for k, (row, slots) in enumerate(zip(rows, strand, strict=True)):
-            _wrong_order(row, k, slots, period, where)
-    return correct(f"every slot in its place, at {len(strands) + 1} sizes that are not on this page")
+        for k, slots in enumerate(strand):
+            _wrong_order(rows, k, slots, period, where)
+    return drawn(
+        correct(f"every slot in its place, at {len(strands) + 1} sizes that are not on this page"), rows
+    )
 
 
 def _a_strand(K: int, period: int) -> list[dict[tuple[int, str], int]]:
@@ -155,12 +162,13 @@ def _a_strand(K: int, period: int) -> list[dict[tuple[int, str], int]]:
     return strand
 
 
-def _wrong_order(row: list[Step], k: int, slots: Slots, period: int, where: str) -> None:
+def _wrong_order(rows: Rows, k: int, slots: Slots, period: int, where: str) -> None:
     """Raise which two actions of a row stand the wrong way round. Two in one slot may stand either way."""
+    row = rows[k]
     at = [slots[s, kind] + m * period for s, kind, m in row]
     for n, (first, then) in enumerate(pairwise(at)):
         if first > then:
             its = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in slots.items())
             pair = f"{spelled(row[n])} comes before {spelled(row[n + 1])}"
             said = f"device {k} has microbatch 0 in the slots {its}, and on your row {pair}"
-            raise keep_working(f"{where}: {said}. In which slot is each of the two?")
+            raise drawn(keep_working(f"{where}: {said}. In which slot is each of the two?"), rows, (k, n))

@@ -10,8 +10,10 @@ from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.losses import mse
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import single_device_step
-from gpipe_sim.course.reply import keep_working
+from gpipe_sim.course.own_rows import Drawn, drawn
+from gpipe_sim.course.reply import Reply, keep_working
 from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_of, what_is_amiss
+from gpipe_sim.drawing.deadlock import draw_deadlock
 from gpipe_sim.errors import DeadlockError
 from gpipe_sim.families import OneFOneB
 from gpipe_sim.programs.device_programs import device_programs
@@ -19,6 +21,7 @@ from gpipe_sim.programs.run_programs import run_programs
 
 CLOSE = 1e-12
 STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")
+STEPS = re.compile(r"\d{1,9}(?:RECV_|SEND_)[FB]\d{1,9}")
 
 
 def read_steps(steps: object, where: str) -> list[str]:
@@ -89,6 +92,34 @@ def _wrong_messages(row: list, steps: list[str], wanted: list) -> str:
     return ""
 
 
+def with_actions(reply: Reply, programs: list[list[str]], K: int, M: int) -> Reply:
+    """The reply to the last of these programs, with a chart of their actions; further devices do 1F1B's.
+
+    A frame is around the first action that is not 1F1B's, or the one whose message the reply names.
+    """
+    wanted: list[list[Step]] = [[*row] for row in rows_of(OneFOneB(K, M))]
+    rows = [[(s, kind, m) for s, what, kind, m in map(_read, steps) if not what] for steps in programs]
+    k, own = len(rows) - 1, rows[-1]
+    named = [(s, kind, m) for s, what, kind, m in map(_read, STEPS.findall(reply.text)) if what]
+    wrong = [i for i, (one, other) in enumerate(zip(own, wanted[k], strict=False)) if one != other]
+    wrong += [own.index(action) for action in named if action in own]
+    return drawn(reply, [*rows, *wanted[k + 1 :]], (k, wrong[0]) if wrong else None)
+
+
+def with_waits(reply: Reply, programs: list[list[str]]) -> Reply:
+    """The reply, with who waits for whom if these programs wait for ever."""
+    found = Drawn(reply.verdict, reply.text)
+    try:
+        found.picture = draw_deadlock(device_programs(_text(programs)), sends="blocking")
+    except ValueError:
+        return reply
+    return found
+
+
+def _text(programs: list[list[str]]) -> str:
+    return "\n".join(map(" ".join, programs))
+
+
 def early(steps: list[str], who: str) -> str:
     """Whether more than one activation has been received that no forward has read yet, in words."""
     waiting = most = 0
@@ -106,7 +137,7 @@ def wrong_run(rows: list[list[str]], K: int, M: int) -> str:
     layers, rng = mlp([6] * K + [3]), np.random.default_rng(0)
     batch = rng.normal(size=(2 * M, 6)), rng.normal(size=(2 * M, 3))
     try:
-        programs = device_programs("\n".join(" ".join(row) for row in rows))
+        programs = device_programs(_text(rows))
         step = run_programs(
             programs, split(layers, stages=K), batch, mse, sends="blocking", check_buffers=False
         )

@@ -26,6 +26,7 @@ NEEDS = SPLIT | {"R": [("F", 0)], "U": []}
 COST: Mapping[str, Real] = {"F": 1, "B": 2, "I": 1, "W": 1, "R": 1, "U": 0}
 Order = Sequence[Sequence[tuple[int, str, int]]]
 At = tuple[int, int]  #: a device, and a place in its row
+Slots = Sequence[Mapping[tuple[int, str], int]]
 
 
 class Drawn(Reply):
@@ -117,3 +118,27 @@ def _number(box: Box, in_full: bool, hollow: bool) -> Labels:
     words = str(box.span.action) if in_full else box.label
     label = Label(float(box.x + box.width / 2), box.y + box.height / 2, words, float(box.width), box.height)
     return Labels([label], INK if hollow else ink(box.fill), DIGIT)
+
+
+def drawn_in_slots(reply: Reply, strand: Slots, period: int, wrong: tuple[int, str] | None = None) -> Reply:
+    """The reply, with the actions of three microbatches in their slots, and a frame around the ``wrong`` one.
+
+    The ``strand`` has the slots of microbatch 0 on each device, {(stage, kind): slot}; each further one comes
+    a ``period`` later. Where two share a slot, the wrong one is seen. Slots too far out get no picture.
+    """
+    done = [_in_slots(k, slots, period, wrong) for k, slots in enumerate(strand)]
+    if min(row[0].start for row in done) < 0 or max(row[-1].end for row in done) >= MOST:
+        return reply
+    found, timeline = Drawn(reply.verdict, reply.text), _timeline(done)
+    framed = wrong and Action(wrong[0], Kind[wrong[1]], 0)
+    here = {(k, i) for k, row in enumerate(done) for i, span in enumerate(row) if span.action == framed}
+    found.picture = _framed(timeline, here, set()) if here else draw(timeline, titles=[TITLE])
+    return found
+
+
+def _in_slots(k: int, slots: Mapping[tuple[int, str], int], period: int, wrong: object) -> list[Span]:
+    at = {}
+    for (s, kind), slot in sorted(slots.items(), key=lambda item: item[0] == wrong):
+        for start in (slot + 2 * period, slot + period, slot):
+            at[start] = Span(Action(s, Kind[kind], (start - slot) // period), k, start, start + 1)
+    return [at[start] for start in sorted(at)]

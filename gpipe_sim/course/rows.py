@@ -86,12 +86,18 @@ def rows_from(
     if tuples and isinstance(got, list | tuple):
         got = [list(row) if isinstance(row, tuple) else row for row in got]
     rows = read_rows(got, len(wanted), where, {kind for row in wanted for _, kind, _ in row})
-    for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
-        if wrong := what_is_amiss(row, right):
-            its = f"the row of device {k} is {in_a_row(row, end='.')}"
-            again = [i for i, action in enumerate(row) if action not in right or action in row[:i]]
-            raise drawn(keep_working(f"{where}, {its} {wrong}"), rows, (k, again[0]) if again else None)
+    for k, right in enumerate(wanted):
+        check_row(rows, k, right, f"{where}, the row of device {k} is")
     return rows
+
+
+def check_row(rows: Rows, k: int, right: Sequence[Step], its: str) -> None:
+    """Raise, with the rows drawn, that row k does not have exactly the actions of the right one."""
+    row = rows[k]
+    if wrong := what_is_amiss(row, right):
+        again = [i for i, action in enumerate(row) if action not in right or action in row[:i]]
+        reply = keep_working(f"{its} {in_a_row(row, end='.')} {wrong}")
+        raise drawn(reply, rows, (k, again[0]) if again else None)
 
 
 def read_rows(got: object, devices: int, where: str, kinds: Iterable[str] = "FB") -> Rows:

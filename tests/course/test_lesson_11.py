@@ -96,7 +96,7 @@ def test_each_natural_wrong_guess_is_told_its_own_sentence():
     assert_each_is_told(lesson_11.FIRST_STAGE, 0)
     assert_each_is_told(lesson_11.BESIDE_THE_HEAD, 1)
     assert_each_is_told(lesson_11.BEST_PLACE, 0)
-    assert_each_is_told(lesson_11.PLACED, 9)
+    assert_each_is_told(lesson_11.SAME_CUT, "true")
     assert_each_is_told(lesson_11.LEAST_VARIANCE, 4)
 
 

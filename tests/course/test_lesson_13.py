@@ -226,3 +226,27 @@ BUFFERS = {
     ],
 }
 test_replies = each_reply(lesson_13, program=PROGRAMS, receive_buffers=BUFFERS)
+
+
+def recipe(family, without=""):
+    """Each device's program as the library writes it: what is read is received right before."""
+
+    def of(k, K, M):
+        steps = str(gp.device_programs(family(K, M))).splitlines()[k].split()[2:]
+        return [step for step in steps if step != without]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (recipe(gp.OneFOneB), "2 programs with blocking sends: deadlocked"),
+        (recipe(gp.GPipe), "Your rows, here: 0F2"),
+        (recipe(gp.OneFOneB, without="1RECV_F1"), "Your rows, here: 1F1"),
+        (answers.program, "Your rows (6 devices, 7 microbatches"),
+    ],
+)
+def test_a_reply_draws_the_students_program(program, says):
+    """Who waits for whom, or the actions; those of devices that have no program yet are 1F1B's."""
+    assert says in lesson_13.program(program).picture.says

@@ -227,7 +227,7 @@ def test_each_natural_wrong_guess_is_told_what_it_is():
     assert_each_is_told(lesson_14.TWICE_THE_WARM_UP, gp.simulate(ZBH2(4, 8)).makespan)
     assert_each_is_told(lesson_14.TEN_STEPS, gp.simulate(gp.repeat(ZBH2(4, 8), 10)).makespan)
     assert list(lesson_14.TEN_STEPS) == [10 * 27, 10 * 24, 10 * 27 - 3]
-    assert_each_is_told(lesson_14.ALWAYS_ZERO, "false")
+    assert_each_is_told(lesson_14.NEVER_LONGER, "true")
     assert_each_is_told(lesson_14.NO_MORE, "false")
 
 
@@ -431,3 +431,22 @@ test_replies = each_reply(
     put_off=ROWS,
     small_weight_times=BUBBLES,
 )
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (GOOD, "Your rows (3 devices, 4 microbatches; F takes 1, I 1, W 1)"),
+        (" ".join([*TURNS, "2W1 2W2 2W3"]), "Your rows (3 devices"),
+        (GOOD + " 2F1", "Your rows, here: 2F1"),
+        ("2W0 " + GOOD.replace(" 2W0", ""), "Your rows, stuck at 2W0"),
+    ],
+)
+def test_a_reply_draws_the_students_row_below_the_given_ones(row, says):
+    assert says in lesson_14.put_off(row).picture.says
+
+
+def test_a_reply_frames_the_w_that_is_not_where_it_should_be():
+    late = lesson_14.putting_off(lambda delays, M: answers.putting_off([d + 1 for d in delays], M))
+    assert late.picture.says == "Your rows, here: 0W0"
+    assert lesson_14.putting_off(answers.putting_off).picture.says.startswith("Chart: Your rows (")

@@ -203,3 +203,34 @@ STRANDS = {
     ],
 }
 test_replies = each_reply(lesson_15, slots_by_hand=HANDS, v_strand=STRANDS, stamped=STAMPS)
+
+
+def w_right_behind_i(K, pause=0):
+    """A strand in which no W looks for a free slot."""
+    return [
+        {(s, kind): slots[s, "I"] + 1 if kind == "W" else slot for (s, kind), slot in slots.items()}
+        for slots in v_strand(K, pause)
+    ]
+
+
+def one_by_one(strand, M, period):
+    return [[(s, kind, m) for m in range(M) for s, kind in sorted(slots, key=slots.get)] for slots in strand]
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "says"),
+    [
+        ("slots_by_hand", {f"{s}{kind}": 0 for s in range(4) for kind in "FIW"}, "Your rows, here: 3F0"),
+        ("v_strand", w_right_behind_i, "Your rows, here: 7W0"),
+        ("v_strand", v_strand, "Your rows (10 devices with 2 stages each"),
+        ("stamped", one_by_one, "Your rows, here: 0W0"),
+        ("stamped", answers.stamped, "Your rows (3 devices with 2 stages each, 4 microbatches"),
+    ],
+)
+def test_a_reply_draws_the_students_slots_and_rows(check, answer, says):
+    assert says in getattr(lesson_15, check)(answer).picture.says
+
+
+def test_a_slot_that_is_far_out_has_no_picture():
+    far = lambda K, pause: [slots | {(k, "W"): 10**9} for k, slots in enumerate(v_strand(K, pause))]  # noqa: E731
+    assert not hasattr(lesson_15.v_strand(far), "picture")
