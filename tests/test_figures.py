@@ -15,7 +15,7 @@ from drawn import area, boxes_in, bubble, chart_in, committed
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
-from figures import _store, bytes_per_flop, choosing_m, depth_devices, versions_in_lanes, zero_bubble_table
+from figures import _store, bytes_per_flop, choosing_m, versions_in_lanes, zero_bubble_table
 from figures.__main__ import DPI, main
 from figures._exact import plain
 from figures._page import WIDTH
@@ -33,13 +33,12 @@ CLAIMS = [
     "GPT-3: attention's core frees 101 times as many bytes per FLOP as the network",
     "From M = 4 to M = 64 the bubble falls from 43% to 4% ...",
     "... and 5 epochs teach less, since they have fewer updates",
-    "From 8 to 32 devices a model may be 4.0 times as deep; without recompute 1.6 times",
     "1F1B takes 33, as GPipe does, and its devices hold 10 together, not 32",
     "Without a flush: once warm, each device waits 0; weights are 3, 2, 1 and 0 updates old",
     "With 2 flushes weights are 0 updates old; the same microbatches take 49, not 44, and 37% is waiting",
     "1F1B: as long as GPipe, and holds 4 microbatches at most instead of 8",
     "Without a pipeline, 3/4 of the device time is waiting",
-    "1F1B: 635 GB on device 0 and 393 on the last; ZB-V: 21 GB more where both ends are",
+    "GPT-3 on eight devices: what the optimizer keeps is 3.3 times what fits",
     "GPipe on slow links: 16 devices are 6.6 times as fast as one, 32 only 5.2 times; on fast ones 16.3",
     "Long pipelines wait, many copies make long sums: 4 x 4 is the shortest, 270",
     "1F1B: microbatch 4 crosses 6 times; 33 long",
@@ -58,8 +57,6 @@ CLAIMS = [
     "8 devices in one machine are 7.6 times as fast as one, in machines of their own only 4.7 times",
     "3 steps of ZB-H2 interlock: 75 long, not 81",
     "No schedule is best at both: of these, V-Min holds the least and ZB-V is the shortest",
-    "In each of 880 steps both losses agree to 1e-13 ...",
-    "... and both read 96.9% of new digits",
     "Stashed: 10 versions in all",
     "Vertical: 16 versions in all",
     "Double: 8 versions in all",
@@ -353,27 +350,12 @@ def test_gpt3s_lanes_say_what_its_devices_hold():
     assert chart_in(ax).peaks == [f"{held / 10**9:,.0f} GB" for held in most]
 
 
-def test_the_depth_that_fits_is_drawn_beside_what_the_paper_printed():
-    data = read("depth_devices")
-    printed, *curves = committed("depth_devices").axes[0].get_lines()
-    assert [list(point) for point in printed.get_xydata()] == data["printed"]
-    assert [line.get_ydata().tolist() for line in curves] == [
-        data["depth"][name] for name in depth_devices.CURVE
-    ]
-
-
 def test_gpt3s_bars_are_its_bytes():
     data, [ax] = read("gpt3_devices"), committed("gpt3_devices").axes
-    every = [part / 10**9 for name in data["order"] for parts in data["bytes"][name] for part in parts]
+    every = [part / 10**9 for parts in data["bytes"] for part in parts]
     assert [bar.get_height() for bar in ax.patches] == pytest.approx(every)
-    assert {"635", "393", "755", "514", "648", "627"} <= {*said_in(ax)}
-
-
-def test_a_transformer_is_drawn_as_it_was_trained():
-    data, axes = read("transformer_digits"), committed("transformer_digits").axes
-    for ax, curves in zip(axes, (data["loss"], data["accuracy"]), strict=True):
-        drawn = {line.get_label(): list(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) > 2}
-        assert drawn == curves and {len(curve) for curve in curves.values()} == {40}
+    assert all(parts[2] > 3 * data["room"] for parts in data["bytes"])
+    assert {"optimizer: 269 GB", "room: 80 GB", "activations"} <= {*said_in(ax)}
 
 
 def test_staleness_is_drawn_as_it_was_trained():
