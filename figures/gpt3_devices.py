@@ -52,7 +52,9 @@ def draw(data: dict) -> Figure:
         for category, part in zip(PARTS.values(), parts, strict=True):
             ax.bar(k, part / GB, bottom=below / GB, width=0.84, **_look(category))
             below += part
-    for name, low, part in zip(PARTS, accumulate(data["bytes"][0], initial=0), data["bytes"][0], strict=False):
+    for name, low, part in zip(
+        PARTS, accumulate(data["bytes"][0], initial=0), data["bytes"][0], strict=False
+    ):
         words = f"{name}: {part / GB:.0f} GB" if name == "optimizer" else name
         ax.annotate(words, (-0.42, (low + part / 2) / GB), (-6, 0), ha="right", **BESIDE)
     for width, colour, style in ((3, PAPER, "-"), (1.1, INK, (0, (4, 3)))):

@@ -39,7 +39,7 @@ RATES = {
     4.21: "That is how many times as many bytes. How many FLOPs does each of the two take?",
     24: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
     96: "That is how many heads there are. What are the two rates, as fractions?",
-    202.1: "That runs one product of the core, which is enough if the mix is kept. How many does the table run?",
+    202.1: "That is with one product of the core, and keeps the mix. How many does the table have?",
 }
 #: What natural wrong guesses at the activations on the first of 48 devices, over those of 8, would be.
 SIX_TIMES_THE_DEVICES = {
@@ -49,7 +49,9 @@ SIX_TIMES_THE_DEVICES = {
     1 / 48: "That is one microbatch of two blocks. How many are in flight on device 0?",
 }
 #: What a wrong guess at whether 48 devices hold GPT-3 overlooks.
-BARELY = {"false": "58 and 10 GB. How many MB is the input of a stage, 2sh bytes, and how many of them are there?"}
+BARELY = {
+    "false": "58 and 10 GB. How many MB is the input of a stage, 2sh bytes, and how many of them are there?"
+}
 #: What natural wrong guesses at how many times the FLOPs the rule recomputes would be.
 CHEAPEST_FIRST = {
     0.75: "That is q, k and v over the core. Is half of the bytes free after the first of them?",
