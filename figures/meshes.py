@@ -20,7 +20,7 @@ DEVICES, MICROBATCHES, LAYERS, BYTES = 16, 64, 16, 4
 LINKS = {
     "Without sums: copies win ...": gp.Link(),
     "... bandwidth 8: all alike ...": gp.Link(latency=1, bandwidth=8),
-    "... bandwidth 1: a pipeline wins": gp.Link(latency=1, bandwidth=1),
+    "... bandwidth 1: copies lose": gp.Link(latency=1, bandwidth=1),
 }
 PARTS = {
     "forward": KINDS[Kind.F].colour,

@@ -63,9 +63,7 @@ def draw(data: dict) -> Figure:
     for each in data["plans"]:
         _mark(ax, each)
     style(ax, data)
-    words = (
-        f"{len(data['plans']) - len(unbeaten)} of {len(data['plans'])} plans are beaten by another,"
-    )
+    words = f"{len(data['plans']) - len(unbeaten)} of {len(data['plans'])} plans are beaten by another,"
     note = f"{LAYERS} equal layers on {DEVICES} devices; triangles recompute; dashed: the bound, "
     claim(ax, f"{words} {len(unbeaten)} are worth a look", note + number(data["bound"]))
     return figure
