@@ -1,10 +1,9 @@
 """1F1B with an update for each microbatch and no flush: nothing waits, and what enters uses older weights.
 
 Below it, on the same axis, 1F1B that waits for its update. The number in a box is the version of the weights:
-how many updates made it.
+how many updates made it. A backward reads what its forward read (stashing), and updates take no time.
 """
 
-from fractions import Fraction
 from numbers import Real
 
 from matplotlib.figure import Figure
@@ -17,14 +16,13 @@ from gpipe_sim.core.timeline import number
 from gpipe_sim.drawing.plots import plot_timeline
 
 DEVICES, MICROBATCHES, FLUSHES = 4, 10, 2
-COSTS = gp.Costs(update=Fraction(1, 2))  #: an update takes some time, or nobody would see it
 WEIGHTS = "stashed"
 
 
 def data() -> dict:
     step = gp.with_updates(gp.OneFOneB(DEVICES, MICROBATCHES // FLUSHES))
     orders = {"endless": gp.PipeDream(DEVICES, MICROBATCHES), "flushed": gp.repeat(step, FLUSHES)}
-    return {name: of_timeline(gp.simulate(order, COSTS)) for name, order in orders.items()}
+    return {name: of_timeline(gp.simulate(order)) for name, order in orders.items()}
 
 
 def draw(data: dict) -> Figure:

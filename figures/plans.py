@@ -21,11 +21,13 @@ FAMILIES = (gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBH1, gp.ZBV)
 CLUSTER = gp.Cluster(DEVICES, gp.Accelerator(1024, 0.5), memory=1e6, links=gp.Link(0.5, 1024))
 KB = 1000
 #: Where the name of a mark stands: points to the right and up, and which of its ends is near.
-BESIDE = -7, -3, "right"
+BESIDE = -8, -3, "right"
 ELSEWHERE = {
-    ("ZB-H1", 2): (-5, -12, "right"),
+    ("ZB-H1", 4): (-8, -1, "right"),
+    ("Interleaved 1F1B", 2): (-8, -7, "right"),
+    ("ZB-H1", 2): (-6, -14, "right"),
     ("ZB-V", 2): (4, -12, "left"),
-    ("Interleaved 1F1B", 1): (-4, -10, "right"),
+    ("Interleaved 1F1B", 1): (4, -13, "left"),
 }  #: where it would be in the way of another
 MARKS = {False: "o", True: "^"}  #: without recompute, and with it
 
@@ -60,24 +62,15 @@ def draw(data: dict) -> Figure:
     ax.plot(*_places(unbeaten), color=CURVES[0], lw=1.1, drawstyle="steps-pre", zorder=1)
     for each in data["plans"]:
         _mark(ax, each)
-    _style(ax, data)
-    quick, small = unbeaten[0], unbeaten[-1]
-    words = (
-        f"Of {len(data['plans'])} plans no other beats {len(unbeaten)}: from {_both(quick)} to {_both(small)}"
-    )
-    note = (
-        f"{LAYERS} equal layers on {DEVICES} devices, V at most 2; triangles recompute; dashed: the bound, "
-    )
-    claim(ax, words, note + number(data["bound"]))
+    style(ax, data)
+    words = f"{len(data['plans']) - len(unbeaten)} of {len(data['plans'])} plans are beaten by another,"
+    note = f"{LAYERS} equal layers on {DEVICES} devices; triangles recompute; dashed: the bound, "
+    claim(ax, f"{words} {len(unbeaten)} are worth a look", note + number(data["bound"]))
     return figure
 
 
 def _places(plans: list[dict]) -> tuple[list[float], list[float]]:
     return [each["bytes"] / KB for each in plans], [each["time"] for each in plans]
-
-
-def _both(plan: dict) -> str:
-    return f"{number(plan['time'])} with {plan['bytes'] / KB:.0f} kB"
 
 
 def _mark(ax: Axes, each: dict) -> None:
@@ -86,12 +79,14 @@ def _mark(ax: Axes, each: dict) -> None:
     look = {"color": CURVES[0], "ms": 7} if each["unbeaten"] else {"color": CURVES[3], "mfc": PAPER, "ms": 5}
     ax.plot(x, y, MARKS[each["recompute"]], **look)
     if each["unbeaten"]:
-        name = f"{each['name']}, K = {each['devices']}"
+        name, behind = f"{each['name']}, K = {each['devices']}", {"fc": PAPER, "ec": "none", "pad": 0.6}
         *beside, end = ELSEWHERE.get((each["name"], each["devices"]), BESIDE)
-        ax.annotate(name, (x, y), beside, textcoords="offset points", fontsize=LABEL_SIZE, ha=end)
+        ax.annotate(
+            name, (x, y), beside, textcoords="offset points", fontsize=LABEL_SIZE, ha=end, bbox=behind
+        )
 
 
-def _style(ax: Axes, data: dict) -> None:
+def style(ax: Axes, data: dict) -> None:
     ax.set_xscale("log")
     ax.set_xlim(5, 130)
     ax.set_xticks([10, 20, 50, 100], ["10", "20", "50", "100"])

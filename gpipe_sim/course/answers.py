@@ -128,6 +128,22 @@ def plans_that_fit(job):
     return sorted(found)
 
 
+def bound(job):
+    times = []
+    for K in range(1, job.devices + 1):
+        R = job.devices // K
+        if job.devices % K or job.layers % K or job.samples % R:
+            continue
+        for M in range(1, job.samples // R + 1):
+            if job.samples // R % M == 0:
+                b = job.samples // R // M
+                work = 3 * job.samples * job.layers / job.devices + 2 * M * job.startup
+                waiting = (K - 1) / 2 * (b + job.startup + job.latency)
+                ring = 2 * (R - 1) * (job.latency + job.gradients / R / job.bandwidth)
+                times.append(work + waiting + ring)
+    return min(times)
+
+
 # lesson 19
 def delayed(stages, batches, delays, rate):
     history = [[(stage["W"], stage["b"])] for stage in stages]

@@ -118,3 +118,31 @@ def mistaken_bytes(job: Job, k: int, r: int, m: int) -> dict[str, float]:
             weights + layers * job.gradients + held
         ),
     }
+
+
+#: What one may overlook in a bound, by the question that each is asked.
+OVERLOOKED: dict[str, dict[str, float]] = {
+    "What does starting an action cost?": {"starts": 0},
+    "A forward and a backward of each microbatch: how many actions does a device start?": {"starts": 1},
+    "Who waits in the beginning, and for what?": {"place": 0},
+    "That is the wait of the last device. How long does a device wait on average?": {"place": 1},
+    "Is a link in the way of the first microbatch, too?": {"hop": 0},
+    "Where is the sum of the gradients?": {"ring": 0},
+    "How many rounds does a ring have?": {"ring": 1},
+    "Whose gradients are in a ring at the least, whatever the cut: those of a layer, or of a stage?": {
+        "whole": 1
+    },
+}
+
+
+def least(
+    job: Job, starts: float = 2, place: float = 1 / 2, hop: float = 1, ring: float = 2, whole: float = 0
+) -> float:
+    """A time that no plan takes less than; the arguments are pieces that one can get wrong."""
+    return min(
+        3 * job.samples * job.layers / job.devices
+        + starts * m * job.startup
+        + place * (k - 1) * (job.samples / (r * m) + job.startup + hop * job.latency)
+        + ring * (r - 1) * (job.latency + (job.layers // k) ** whole * job.gradients / r / job.bandwidth)
+        for k, r, m in sizes(job)
+    )

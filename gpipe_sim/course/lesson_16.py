@@ -16,7 +16,6 @@ from gpipe_sim.course.attended import mix_and_shares, mixed_samples, wrong_mix, 
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, apart, correct, is_number, keep_working, listed
-from gpipe_sim.course.trained import stored as trained  # noqa: F401 (which the lesson calls)
 from gpipe_sim.errors import Real
 from gpipe_sim.memory.profile import Size
 from gpipe_sim.memory.shape_inference import profile
@@ -40,13 +39,18 @@ RATES = {
     4.21: "That is how many times as many bytes. How many FLOPs does each of the two take?",
     24: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
     96: "That is how many heads there are. What are the two rates, as fractions?",
-    202.1: "That runs one product of the core, and both of the network. What does each part run?",
+    202.1: "That is with one product of the core, and keeps the mix. How many does the table have?",
 }
-#: What natural wrong guesses at the GB of activations on the first of 48 devices would be.
+#: What natural wrong guesses at the activations on the first of 48 devices, over those of 8, would be.
 SIX_TIMES_THE_DEVICES = {
-    5.74: "That is one microbatch: two blocks of 2.87 GB. How many are in flight on device 0?",
-    45.9: "That is a sixth, as there are a sixth of the blocks. How many microbatches are in flight now?",
-    1652.5: "That is six times as much, for six times the microbatches. How many blocks has each here?",
+    1 / 6: "Each has a sixth of the blocks. How many microbatches are in flight on device 0 now?",
+    6: "Six times the microbatches are in flight. How many blocks has each of them here?",
+    1 / 36: "Fewer blocks, yes. Are fewer microbatches in flight on the first of 48 devices?",
+    1 / 48: "That is one microbatch of two blocks. How many are in flight on device 0?",
+}
+#: What a wrong guess at whether 48 devices hold GPT-3 overlooks.
+BARELY = {
+    "false": "58 and 10 GB. How many MB is the input of a stage, 2sh bytes, and how many of them are there?"
 }
 #: What natural wrong guesses at how many times the FLOPs the rule recomputes would be.
 CHEAPEST_FIRST = {

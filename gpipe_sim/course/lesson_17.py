@@ -46,29 +46,30 @@ BOTH = {
     72: "That is one copy after the other. Which devices do they share?",
     63: "That is twice as many microbatches in one pipeline. How many does each copy run?",
 }
-MESHES = ("16 x 1", "8 x 2", "4 x 4", "2 x 8", "1 x 16")  #: devices of a pipeline, and copies of it
-_WAITING = "How long does its last device wait for its first microbatch, and who waits at the end?"
-#: What a wrong answer to which mesh is shortest overlooks: while sums take no time, and when they do.
-WITHOUT_SUMS = dict.fromkeys(("16 x 1", "8 x 2", "2 x 8"), _WAITING)
-WITHOUT_SUMS["4 x 4"] = "All five do the same work. Which of them waits the least?"
+#: What a wrong answer to which of five meshes is shortest overlooks, where sums take time.
 WITH_SUMS = {
     "1 x 16": "It waits for nobody. How many rounds does its sum take, and how long is each?",
     "2 x 8": "How many rounds does a sum over 8 take, and how much does it wait less than 16 x 1?",
     "4 x 4": "How many rounds does a sum over 4 take, and how much does it wait less than 16 x 1?",
     "8 x 2": "Two rounds more than 16 x 1. How long are they, and how much waiting do they save?",
 }
+_BOTH = "What does a further copy cost on these links: two rounds of how long? And what does it save?"
+#: What a wrong answer to which is shortest on better links overlooks.
+ON_BETTER_LINKS = dict.fromkeys(("16 x 1", "8 x 2", "4 x 4", "2 x 8", "1 x 16"), _BOTH)
+#: What natural wrong guesses at what eight times the batch does to that difference would be.
+LARGER_BATCH = {
+    0: "Is the sum shorter than before, or the waiting longer?",
+    8: "Which of the waiting and the sum has an M in it?",
+    1 / 8: "It is a smaller part of the step. Which of the waiting and the sum has an M in it?",
+    -1: "Then copies would win. Which of the waiting and the sum has an M in it?",
+}
+#: What a wrong guess at what ZeRO's first stage sends overlooks.
+ZERO_SENDS = {
+    "false": "After half of a ring, what does each device have? And how many numbers are the new weights?"
+}
 #: What a wrong answer to which devices should be neighbours, for 40 bytes a stage, overlooks.
 NEIGHBOURS = {
     "stages": "Then no message is slow. At most how long can 16 messages of 2 take, and how long the sum?",
-}
-#: What natural wrong guesses at how many times a model's bytes pass device 0, of 16, would be.
-THROUGH = {
-    2: "That is one other device. How many are there?",
-    Fraction(15, 8): "That is what each sends in a ring. Here all goes through device 0.",
-    Fraction(15, 4): "That is what each sends and receives in a ring. Here all goes through device 0.",
-    15: "That is one way. What comes back?",
-    16: "How many others are there, and what goes in each direction?",
-    32: "Does device 0 send anything to itself?",
 }
 #: What natural wrong guesses at the step of 32 copies, after 342 with 16, would be.
 TWICE_THE_DEVICES = {

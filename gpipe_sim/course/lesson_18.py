@@ -5,7 +5,16 @@ from math import inf, isclose, isfinite
 
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, simulated, sizes
+from gpipe_sim.course.jobs import (
+    OVERLOOKED,
+    Job,
+    Plan,
+    least,
+    mistaken_bytes,
+    mistaken_times,
+    simulated,
+    sizes,
+)
 from gpipe_sim.course.jobs import number_of_plans as number_of_plans  # which the lesson calls
 from gpipe_sim.course.reply import (
     Reply,
@@ -41,20 +50,18 @@ SLOW_LINKS = {
     300: "That is about what becomes of 16 copies. Where are the copies of a stage here?",
     900: "That is if all of the step went over these links. What does, and how long did it take?",
 }
-#: What natural wrong guesses at the fewest devices of 80 GB that hold GPT-3 would be.
-FEWEST = {
-    35: "35 of them have 2.80 TB, and that is a little too little. And can a block be cut in two?",
-    36: "That is 2.80 TB over 80 GB, rounded up. But can a block be cut in two?",
-    32: "That is three blocks for each device. How many bytes are that?",
-    49: "Embedding and last layer take 10 GB each. Is there room for one beside two blocks?",
-    50: "Embedding and last layer take 10 GB each. Is there room for one beside two blocks?",
-    96: "That is one block for each device. How many fit?",
-    100: "That is one layer for each device. How many blocks fit?",
+_ROOM = "How many microbatches does its first device hold, of how many layers, if K = 4? Does that fit 20 kB?"
+#: What a wrong guess at the schedule of the best plan, with room for 20 kB, overlooks.
+WINNER = dict.fromkeys(("GPipe", "Interleaved 1F1B", "ZB-H1", "ZB-V"), _ROOM)
+#: What natural wrong guesses at the step that we predict for GPT-3, over the one that was measured, would be.
+ONE_RATE = {
+    1: "Which rate did we put in, 135 or 153? And what is added to the computing?",
+    135 / 153: "A slower device makes a longer step. Which way round is that?",
+    153 / 135: "That is the two rates. What do we add that 153 has in it already?",
 }
 #: What wrong answers to the first claim overlook.
 ROOMY = {
-    "1F1B": "It holds less. But what does a device of 1F1B wait for in each round, if messages take time?",
-    "equal": "As long as messages take no time. Which of the two waits for a round trip in each round?",
+    "false": "Without messages they wait alike. And with them: which waits for a round trip in each round?"
 }
 #: What natural wrong guesses at the devices of the best pipeline of 32 layers would be.
 MANY_LAYERS = {
@@ -186,6 +193,29 @@ def _order(job: Job, plans: Given, every: Every) -> None:
     ways = {"the smallest K first": 2, "what holds least first": 1}
     by = [way for way, i in ways.items() if [p[i] for p in plans] == sorted(p[i] for p in plans)]
     raise almost(f"{_where(job)} you have {by[0] if by else 'another order'}. Which should come first?")
+
+
+@build("bound")
+def bound(answer: Callable) -> Reply:
+    """Check ``answer(job)``: a time that no plan takes less than, made of three terms."""
+    given = []
+    for job in HIDDEN_JOBS:
+        got = called(answer, job, where=_where(job))
+        if not is_number(got) or not isfinite(got):
+            return keep_working(f"{_where(job)} you say {got!r}. How long does no plan take less than?")
+        given.append(float(got))
+    every = list(zip(HIDDEN_JOBS, given, strict=True))
+    wrong = [(job, got) for job, got in every if not isclose(got, least(job), rel_tol=1e-9)]
+    if not wrong:
+        return correct(f"the least of three terms, in {len(HIDDEN_JOBS)} jobs that are not shown")
+    job, got = wrong[0]
+    said = f"{_where(job)} you say {got:g}, and it is {least(job):g}"
+    for question, habit in OVERLOOKED.items():
+        if all(isclose(each, least(one, **habit), rel_tol=1e-9) for one, each in every):
+            return almost(f"{said}. {question}")
+    return keep_working(
+        f"{said}. What are the three terms for each K, R and M, and of which is that the least?"
+    )
 
 
 #: Lists of plans, (time, bytes, name): one, ties in time or bytes or both, a late one that is small.

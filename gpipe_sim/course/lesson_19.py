@@ -11,6 +11,7 @@ from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called, result_of
 from gpipe_sim.course.mistakes import recognized
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, run, trained
+from gpipe_sim.course.own_rows import drawn
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
     Reply,
@@ -28,14 +29,14 @@ from gpipe_sim.families import OneFOneB, PipeDream
 from gpipe_sim.families.derived import repeat, with_updates
 from gpipe_sim.streams.staleness import staleness
 
-#: What natural wrong guesses at the length of 56 microbatches, 4 devices, an update after each would be.
+#: What natural wrong guesses at the length of 40 microbatches, 4 devices, an update after each would be.
 NOBODY_WAITS = {
-    168: "That is without any waiting. When can device 3 begin, and when is device 0 done after it?",
-    180: "How many forwards does device 3 wait for, and how many backwards come after its last one?",
-    231: "That is with a flush after every eight. Does any device wait for an update here?",
-    672: "That is with a flush after each. Does any device wait for an update here?",
-    171: "When device 3 is done, who has still to do a backward?",
-    174: "Device 3 begins at 3. When it is done, who has still to do a backward?",
+    120: "That is without any waiting. When can device 3 begin, and when is device 0 done after it?",
+    132: "How many forwards does device 3 wait for, and how many backwards come after its last one?",
+    165: "That is with a flush after every eight. Does any device wait for an update here?",
+    480: "That is with a flush after each. Does any device wait for an update here?",
+    123: "When device 3 is done, who has still to do a backward?",
+    126: "Device 3 begins at 3. When it is done, who has still to do a backward?",
 }
 #: What natural wrong guesses at w after six updates, at rate 1 with gradients one update old, would be.
 AFTER_SIX = {
@@ -62,11 +63,20 @@ ONE_LINEAR = {
     "different": "Device 0's backward does meet other weights. But what in it reads W, and for whom? And on "
     "device 1, how many updates come between a forward and its backward?",
 }
-#: What a wrong guess at where no stashing ends worse than stashing overlooks.
-WITHOUT_STASHING = {
-    "both": "On two devices, how many updates come between a forward and its backward? And on device 1?",
-    "neither": "On six devices, how many updates come between a forward of device 0 and its backward?",
-    "two": "Where do more updates come between a forward and its backward, on two devices or on six?",
+#: What a wrong guess at which method is ahead after as much time overlooks.
+AFTER_AS_MUCH_TIME = {
+    "a flush after each": "Its weights are the freshest. How many microbatches are through by then, of 720?",
+    "GPipe, 1F1B": "Its weights are fresh. How many microbatches are through, and how many make an update?",
+    "no stashing": "It is as quick as PipeDream. Which of the two has the gradient of the loss it computed?",
+}
+#: What a wrong guess at what an update after each backward is overlooks.
+AFTER_EACH = {
+    "flush": "How many updates does 1F1B make of a mini-batch, and of which gradients?",
+    "stashing": "Which weights does a backward read here, and which did its forward read?",
+}
+#: What a wrong guess at the rate at which PipeDream trains best, on more devices, overlooks.
+LOWER_RATES = {
+    "false": "What became of w at rate 1 as gradients grew older? And how old are they on K devices?"
 }
 #: What a wrong guess at whether only old weights spare the bubble overlooks.
 MUST_ONE_CHOOSE = {
@@ -145,11 +155,15 @@ def stream(stream_rows: Callable, versions_seen: Callable) -> Reply:
         rows = rows_from(stream_rows, K, M, wanted=wanted, where=where)
         if rows != wanted:
             k = first_other(rows, wanted)
-            return _what_is_wrong_with_row(rows[k], wanted[k], k, f"{where}, device {k}")
+            reply = _what_is_wrong_with_row(rows[k], wanted[k], k, f"{where}, device {k}")
+            return drawn(reply, rows, (k, first_other(rows[k], wanted[k])))
+    shown_rows = answers.stream_rows(*HIDDEN_STREAMS[1])
     if versions_seen is None:
-        return almost(f"the rows are right at {len(HIDDEN_STREAMS)} sizes. Now write versions_seen")
+        reply = almost(f"the rows are right at {len(HIDDEN_STREAMS)} sizes. Now write versions_seen")
+        return drawn(reply, shown_rows)
     _what_is_wrong_with_versions(versions_seen)
-    return correct("rows of streams of many sizes, and the versions on these and on rows with fewer updates")
+    reply = correct("rows of streams of many sizes, and the versions on these and on rows with fewer updates")
+    return drawn(reply, shown_rows)
 
 
 def _what_is_wrong_with_row(row: list[Step], wanted: list[Step], k: int, where: str) -> Reply:

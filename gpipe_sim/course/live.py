@@ -16,16 +16,6 @@ DIVERGED = "diverged"
 LENGTH = 300  #: mini-batches
 
 
-def worse_without_stashing(rate: float) -> str:
-    """Where no stashing ends in a worse band than stashing: on "two" devices, "six", "both" or "neither"."""
-    ranks = [*BANDS.values(), DIVERGED]
-    two, six = (
-        ranks.index(learned(devices, rate, "latest")) > ranks.index(learned(devices, rate, "stashed"))
-        for devices in (2, 6)
-    )
-    return {(True, True): "both", (True, False): "two", (False, True): "six"}.get((two, six), "neither")
-
-
 def learned(devices: int, rate: float, weights: str) -> str:
     """What becomes of ``last_loss``, as the band in which it is, or "diverged"."""
     last = last_loss(devices, rate, weights)

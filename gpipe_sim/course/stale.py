@@ -137,3 +137,13 @@ def stored() -> dict[tuple[int, str, float | str], Trained]:
         for method in METHODS
         for rate in (COMMON, HIGH, OWN)
     }
+
+
+def ahead_by(time: float, devices: int) -> dict[str, float | None]:
+    """By method, at its own rate, the mean loss of the last block through by then; None if none is."""
+    found: dict[str, float | None] = {}
+    for method in METHODS:
+        through = sum(at <= time for at in times(method, devices))
+        curves = stored()[devices, method, OWN].losses
+        found[method] = float(np.mean([curve[through - 1] for curve in curves])) if through else None
+    return found

@@ -8,7 +8,17 @@ from replies import assert_each_is_told, changed, each_alone, each_reply
 import gpipe_sim as gp
 from gpipe_sim.core import Linear
 from gpipe_sim.course import answers, lesson_18
-from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, number_of_plans, simulated, sizes
+from gpipe_sim.course.jobs import (
+    OVERLOOKED,
+    Job,
+    Plan,
+    least,
+    mistaken_bytes,
+    mistaken_times,
+    number_of_plans,
+    simulated,
+    sizes,
+)
 
 
 def by_simulation(job: Job) -> tuple[Plan, ...]:
@@ -18,7 +28,6 @@ def by_simulation(job: Job) -> tuple[Plan, ...]:
 
 
 JOB = Job(16, 16, 64, 0.5, 0.5, 1024, 576, 2304, 512, 100_000)  #: that of the lesson
-GPT3 = gp.gpt3_175b()
 
 
 def right_time(job, K, R, M):
@@ -163,19 +172,36 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert 16 * JOB.weights == 36_864 and 16 * JOB.saved == 8_192
     assert_each_is_told(lesson_18.WHERE_IT_FITS, 2)
     assert_each_is_told(lesson_18.SLOW_LINKS, 1.9, within=1)
-    assert_each_is_told(lesson_18.FEWEST, 48)
-    assert_each_is_told(lesson_18.ROOMY, "GPipe")
+    assert_each_is_told(lesson_18.WINNER, "1F1B")
+    assert_each_is_told(lesson_18.ONE_RATE, 1.204, within=0.03)
+    assert_each_is_told(lesson_18.ROOMY, "true")
     assert_each_is_told(lesson_18.MANY_LAYERS, 1)
 
 
-def test_two_blocks_of_gpt3_fit_a_device_and_three_do_not():
-    block = sum(array.size for array in GPT3[2].parameters.values()) * 16
-    whole = sum(array.size for layer in GPT3 for array in layer.parameters.values()) * 16
-    assert 2 * block < 80e9 < 3 * block and round(block / 1e9) == 29
-    assert math.ceil(whole / 80e9) == 36 and whole > 35 * 80e9
-    assert math.ceil(96 / (80e9 / block)) == 35
-    ends = [16 * sum(a.size for a in GPT3[i].parameters.values()) for i in (0, -1)]
-    assert [round(end / 1e9) for end in ends] == [10, 10] and max(ends) + 2 * block < 80e9
+def test_the_bound_in_three_terms_is_the_librarys():
+    x, cluster = (
+        gp.MetaArray((64, 8, 8), np.float64),
+        gp.Cluster(16, gp.Accelerator(1024, 0.5), 1e6, gp.Link(0.5, 1024)),
+    )
+    model = [Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(16)]
+    assert (
+        least(JOB)
+        == answers.bound(JOB)
+        == gp.planning.lower_bound(model, cluster, (x, x), gp.mse)
+        == 204.484375
+    )
+
+
+def test_no_plan_of_a_hidden_job_is_faster_than_its_bound():
+    for job in lesson_18.HIDDEN_JOBS:
+        assert all(least(job) <= simulated(job, *size).time for size in sizes(job))
+
+
+def test_every_overlooked_term_gives_another_bound():
+    found = {
+        tuple(least(job, **habit) for job in lesson_18.HIDDEN_JOBS) for habit in ({}, *OVERLOOKED.values())
+    }
+    assert len(found) == len(OVERLOOKED) + 1
 
 
 def emptied(plans):
@@ -264,4 +290,15 @@ CHOICES = {
         (lambda plans: lesson_18.kept(plans) + lesson_18.kept(plans)[:1], "twice. When is it added again?"),
     ],
 }
-test_replies = each_reply(lesson_18, plans_that_fit=SEARCHES, unbeaten=CHOICES)
+BOUNDS = {
+    "correct": [(answers.bound, "in 9 jobs"), (lambda job: np.float64(least(job)), "")],
+    "almost": [(lambda job, h=habit: least(job, **h), question) for question, habit in OVERLOOKED.items()],
+    "keep working": [
+        (changed(answers.bound, ("min(times)", "max(times)")), "and of which is that the least?"),
+        (changed(answers.bound, ("min(times)", "times")), "How long does no plan take less than?"),
+        (lambda job: min(answers.plans_that_fit(job))[0], "it stopped: "),
+        (lambda job: math.inf, "you say inf. How long"),
+        (lambda job: None, "you say None. How long"),
+    ],
+}
+test_replies = each_reply(lesson_18, plans_that_fit=SEARCHES, bound=BOUNDS, unbeaten=CHOICES)

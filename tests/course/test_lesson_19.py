@@ -9,8 +9,8 @@ import pytest
 from replies import assert_each_is_told, changed, each_alone, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers, lesson_19, live
-from gpipe_sim.course.live import BANDS, last_loss, learned, worse_without_stashing
+from gpipe_sim.course import answers, lesson_19, stale
+from gpipe_sim.course.live import BANDS, last_loss, learned
 from gpipe_sim.course.mistakes import mistaken
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, run, trained
 
@@ -128,12 +128,12 @@ def test_what_the_exercise_says_of_2bw():
 
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     lengths = {
-        each: gp.simulate(gp.repeat(gp.with_updates(gp.OneFOneB(4, each)), 56 // each)).makespan
-        for each in (1, 8, 56)
+        each: gp.simulate(gp.repeat(gp.with_updates(gp.OneFOneB(4, each)), 40 // each)).makespan
+        for each in (1, 8, 40)
     }
-    assert lengths == {1: 672, 8: 231, 56: 177}
-    assert gp.simulate(gp.PipeDream(4, 56)).makespan == 177
-    assert_each_is_told(lesson_19.NOBODY_WAITS, 177)
+    assert lengths == {1: 480, 8: 165, 40: 129}
+    assert gp.simulate(gp.PipeDream(4, 40)).makespan == 129
+    assert_each_is_told(lesson_19.NOBODY_WAITS, 129)
     w = [1, 1]  # the start, and what stands before it
     for _ in range(6):
         w.append(w[-1] - w[-2])
@@ -144,15 +144,30 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert answers.versions_seen(row)[8] == 5
     assert_each_is_told(lesson_19.BEFORE_EIGHT, 5)
     assert_each_is_told(lesson_19.ONE_LINEAR, "equal")
-    assert_each_is_told(lesson_19.WITHOUT_STASHING, "six")
+    assert_each_is_told(lesson_19.AFTER_AS_MUCH_TIME, "PipeDream")
+    assert_each_is_told(lesson_19.AFTER_EACH, "neither")
+    assert_each_is_told(lesson_19.LOWER_RATES, "true")
     assert_each_is_told(lesson_19.MUST_ONE_CHOOSE, "false")
 
 
 def test_a_flush_is_not_the_only_way_to_have_fresh_weights():
-    overlapped = gp.repeat(gp.with_updates(gp.families.ZBH2(4, 8)), 7)
-    assert gp.simulate(overlapped).makespan == 171
+    overlapped = gp.repeat(gp.with_updates(gp.families.ZBH2(4, 8)), 5)
+    assert gp.simulate(overlapped).makespan == 123
     assert {late for row in gp.staleness(overlapped).delay for late in row} == {0}
     assert gp.peak_in_flight(overlapped) == (7, 7, 7, 7)
+
+
+def test_fresh_weights_are_ahead_after_as_many_samples_and_a_stream_after_as_much_time():
+    by_samples = {method: np.mean(stale.stored()[8, method, stale.OWN].final) for method in stale.METHODS}
+    by_time = stale.ahead_by(stale.times("PipeDream", 8)[-1], 8)
+    assert min(by_samples, key=by_samples.get) == "a flush after each"
+    assert min(by_time, key=by_time.get) == "PipeDream" and by_time["a flush after each"] > 1.5
+    assert stale.ahead_by(500, 8)["a flush after each"] is None
+
+
+def test_pipedreams_own_rate_falls_with_the_devices():
+    rates = [stale.stored()[devices, "PipeDream", stale.OWN].rate for devices in stale.DEPTHS]
+    assert rates == sorted(rates, reverse=True) and rates[0] > rates[1] > rates[-1]
 
 
 def test_trainings_of_the_lesson_are_well_inside_their_bands():
@@ -164,27 +179,8 @@ def test_trainings_of_the_lesson_are_well_inside_their_bands():
             assert min(abs(last - edge) for edge in BANDS) > 0.05, (way, last)
     assert learned(6, 0.07, "latest") == "diverged"
     assert last_loss(6, 0.02, "latest") > 1.5 * last_loss(6, 0.02, "stashed")
-    assert worse_without_stashing(0.02) == worse_without_stashing(0.07) == "six"
     assert gp.staleness(gp.PipeDream(4, 20)).held == (4, 3, 2, 1)
     assert learned(2, 0.02, "latest") == learned(2, 0.02, "stashed") == learned(1, 0.02, "stashed")
-
-
-@pytest.mark.parametrize(
-    ("ends", "where"),
-    [
-        ({}, "neither"),
-        ({2: "0.7 to 1.2"}, "two"),
-        ({6: "over 2"}, "six"),
-        ({6: "diverged"}, "six"),
-        ({2: "1.2 to 2", 6: "diverged"}, "both"),
-    ],
-)
-def test_where_stashing_matters_is_read_off_the_bands(monkeypatch, ends, where):
-    def told(devices, rate, weights):
-        return ends.get(devices, "under 0.7") if weights == "latest" else "under 0.7"
-
-    monkeypatch.setattr(live, "learned", told)
-    assert worse_without_stashing(0.02) == where
 
 
 def by_index(stages, batches, delays, rate):
@@ -324,4 +320,12 @@ HOW_MANY = {
         (lambda K, k, every: [4, 3, 2, 1], "How many versions is that?"),
     ],
 }
+
+
+def test_a_students_stream_is_drawn_right_or_wrong():
+    right = lesson_19.stream(answers.stream_rows, answers.versions_seen)
+    wrong = lesson_19.stream(*rows((B_AND_U, 'row += [(k, "U", m), (k, "B", m)]')))
+    assert "<img" in right._repr_html_() and "here: 0U0" in wrong._repr_html_()
+
+
 test_replies = each_reply(lesson_19, delayed=LOOPS, stream=STREAMS, versions_held=HOW_MANY)
