@@ -11,6 +11,7 @@ from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.called import result_of
+from gpipe_sim.course.own_rows import drawn
 from gpipe_sim.course.reply import is_whole, keep_working
 from gpipe_sim.errors import Real
 
@@ -83,7 +84,8 @@ def rows_from(function: object, *arguments: object, wanted: Order, where: str = 
     for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
         if wrong := what_is_amiss(row, right):
             its = f"the row of device {k} is {in_a_row(row, end='.')}"
-            raise keep_working(f"{where}, {its} {wrong}")
+            again = [i for i, action in enumerate(row) if action not in right or action in row[:i]]
+            raise drawn(keep_working(f"{where}, {its} {wrong}"), rows, (k, again[0]) if again else None)
     return rows
 
 
