@@ -1,6 +1,6 @@
 """Lesson 09: interleaving."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from numbers import Real as AnyReal
 
@@ -11,10 +11,12 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
+from gpipe_sim.course.own_rows import drawn
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed
 from gpipe_sim.course.rows import (
     Order,
     Rows,
+    Step,
     as_schedule,
     first_other,
     in_a_row,
@@ -84,12 +86,14 @@ MESSAGES = {
 @build("interleaved_rows")
 def interleaved_rows(answer: Callable) -> Reply:
     """Check ``answer(K, M, V)``: the rows of interleaved 1F1B, where K divides M."""
+    tried: list[Rows] = []
     for K, M, V in HIDDEN_ROWS:
         wanted, where = rows_of(Interleaved1F1B(K, M, V)), f"with K = {K}, M = {M}, V = {V}"
-        rows = rows_from(answer, K, M, V, wanted=wanted, where=where)
-        if rows != wanted:
-            return _what_is_wrong_with_rows(rows, wanted, K, V, where)
-    return correct(f"the library's rows, at {len(HIDDEN_ROWS)} sizes that are not on this page")
+        tried.append(rows_from(answer, K, M, V, wanted=wanted, where=where))
+        if tried[-1] != wanted:
+            return _what_is_wrong_with_rows(tried[-1], wanted, K, V, where)
+    says = correct(f"the library's rows, at {len(HIDDEN_ROWS)} sizes that are not on this page")
+    return drawn(says, tried[0])
 
 
 def _what_is_wrong_with_rows(rows: Rows, wanted: Order, K: int, V: int, where: str) -> Reply:
@@ -98,16 +102,24 @@ def _what_is_wrong_with_rows(rows: Rows, wanted: Order, K: int, V: int, where: s
             yours, its = ([action for action in each if action[1] == kind] for each in (row, right))
             if yours != its:
                 said = f"{where}: device {k} does {in_a_row(yours, most=K + 2, end='.')}"
-                return keep_working(f"{said} {question(yours, its, K)}")
-    leads = [[action[1] for action in row].index("B") for row in rows]
-    for k, lead in enumerate(leads):
-        if lead != [action[1] for action in wanted[k]].index("B"):
-            return _what_is_wrong_with_warmup(rows, leads, k, K, V, where)
+                at = k, row.index(yours[first_other(yours, its)])
+                return drawn(keep_working(f"{said} {question(yours, its, K)}"), rows, at)
+    leads = [*map(_lead, rows)]
+    for k, (lead, right) in enumerate(zip(leads, map(_lead, wanted), strict=True)):
+        if lead != right:
+            reply = _what_is_wrong_with_warmup(rows, leads, k, K, V, where)
+            return drawn(reply, rows, (k, min(lead, right)))
     k = first_other(rows, wanted)
     row, right = rows[k], wanted[k]
     turn = first_other(row, right)
     before = f"after {spelled(row[turn - 1])} comes {spelled(row[turn])}"
-    return keep_working(f"{where}, device {k}: {before}. Do forwards and backwards take turns there?")
+    asks = f"{where}, device {k}: {before}. Do forwards and backwards take turns there?"
+    return drawn(keep_working(asks), rows, (k, turn))
+
+
+def _lead(row: Sequence[Step]) -> int:
+    """How many forwards come before the first backward."""
+    return [kind for _, kind, _ in row].index("B")
 
 
 def _of_forwards(yours: list, its: list, K: int) -> str:

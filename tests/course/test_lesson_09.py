@@ -175,6 +175,20 @@ ROWS = {
         (wrongly(warm=lambda K, V, k: warm_up(K, V, k) + 1), "Which of them belongs to the first pair?"),
     ],
 }
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (wrongly(last=False), "Your rows, stuck at 0B0"),
+        (wrongly(warm=lambda K, V, k: warm_up(K, V, k) + 1), "Your rows, here: 0F3"),
+        (rows, "Chart: Your rows (2 devices with 2 stages each, 4 microbatches; F takes 1, B 2)"),
+    ],
+)
+def test_the_reply_draws_the_rows_up_to_where_they_go_wrong(answer, says):
+    assert lesson_09.interleaved_rows(answer).picture.says == says
+
+
 LAYERS = {
     "correct": [(held, ""), (lambda *case: set(held(*case)), ""), (lambda *case: iter(held(*case)), "")],
     "almost": [
