@@ -65,7 +65,7 @@ CLAIMS = [
     "18 of 24 bubble rates of the zero-bubble paper come out to the last printed digit",
 ]
 #: Pictures to remember of a lesson, which a later edition of it will show.
-TO_COME = {"gantt_naive", "one_microbatch", "pushed_rows"}
+TO_COME = {"gantt_naive", "pushed_rows"}
 
 
 def test_every_figure_has_its_picture_and_its_numbers_and_is_shown_somewhere():
