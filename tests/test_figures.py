@@ -28,7 +28,6 @@ from gpipe_sim.drawing.plots.style import LABEL_SIZE
 GANTT = ["gantt_naive", "gantt_1f1b"]
 #: The titles of all figures but the poster of all schedules (test_figure_zoo.py), in their order.
 CLAIMS = [
-    "At the usual M = 4K, GPipe still waits 11% to 19% of the time",
     "GPT-3's shape on 8 devices under 1F1B: 634 GB on the first, 393 GB on the last",
     "GPT-3: attention's core frees 101 times as many bytes per FLOP as the network",
     "From M = 4 to M = 64 the bubble falls from 43% to 4% ...",
@@ -64,7 +63,7 @@ CLAIMS = [
     "18 of 24 bubble rates of the zero-bubble paper come out to the last printed digit",
 ]
 #: Pictures to remember of a lesson, which a later edition of it will show.
-TO_COME = {"gantt_naive", "one_microbatch", "pushed_rows"}
+TO_COME = {"gantt_naive", "pushed_rows"}
 
 
 def test_every_figure_has_its_picture_and_its_numbers_and_is_shown_somewhere():
@@ -243,13 +242,6 @@ def test_a_time_that_json_cannot_hold_is_refused():
     assert [plain(time) for time in (3, Fraction(57, 2), 2.0)] == [3, 28.5, 2]
     with pytest.raises(ValueError, match=r"exact in JSON \(got 1/3\)"):
         plain(Fraction(1, 3))
-
-
-def test_at_four_times_as_many_microbatches_11_to_19_percent_are_left():
-    ax = committed("bubble_curves").axes[0]
-    assert [words for words in said_in(ax) if words.endswith("%")] == ["11.1%", "15.8%", "17.9%", "19.0%"]
-    assert marks(ax, "K = 16")[-1] == (64, 15 / 79)
-    assert len(marks(ax, "K = 2")) == 12
 
 
 def test_with_more_pieces_the_bubble_falls_and_so_does_what_is_learned_in_as_many_epochs():
@@ -497,7 +489,7 @@ def test_a_check_says_what_differs_and_writes_nothing(elsewhere, capsys):
     said = capsys.readouterr().out
     assert "DIFFERS parts[0][0]: 64, committed 2" in said
     assert "as in figures/gantt_1f1b.json" in said
-    assert main(["--check", "bubble_curves"]) == 1  # never built
+    assert main(["--check", "choosing_m"]) == 1  # never built
     shifted = read_from(folder, "gantt_1f1b")
     shifted["spans"] = [[device, start + 1, end + 1, name] for device, start, end, name in shifted["spans"]]
     assert {path: path.read_bytes() for path in elsewhere.iterdir()} == before

@@ -11,7 +11,7 @@ from measured import metered
 import gpipe_sim as gp
 from gpipe_sim.core.memory import CATEGORIES, SAVED, MemoryTrace
 from gpipe_sim.drawing.coarse import Grain
-from gpipe_sim.drawing.memory_strips import BYTES_HIGH, COUNTS_HIGH, Strips, bytes_label, stacks
+from gpipe_sim.drawing.memory_strips import ALONE_HIGH, BYTES_HIGH, COUNTS_HIGH, Strips, bytes_label, stacks
 from gpipe_sim.drawing.palette import MEMORY
 from gpipe_sim.export.spans import from_spans
 
@@ -67,6 +67,13 @@ def test_a_strip_has_the_area_of_the_integral_of_what_is_in_flight(schedule):
         assert area(strip) == pytest.approx(held * COUNTS_HIGH / most, abs=a_tenth_of_a_pixel)
         lane = bounds(chart.lanes[device])
         assert bounds(strip)[3] == pytest.approx(lane[3] + 0.04 + COUNTS_HIGH, abs=0.01), "on its floor"
+
+
+def test_the_strip_of_a_device_alone_on_its_page_is_large():
+    first = gp.course.lesson_06.first_device(gp.simulate(gp.GPipe(4, 8)))
+    chart = chart_of(str(gp.draw(first, in_flight=True)))
+    [(_, top, _, floor)] = map(bounds, chart.outlines(COUNTED))
+    assert floor - top == pytest.approx(ALONE_HIGH, abs=0.01) and chart.peaks == ["8"]
 
 
 def test_strips_of_several_timelines_have_one_scale_and_each_its_peak_beside_it():

@@ -8,15 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.layers import Layer, Linear, mlp
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.memory import GRADIENTS
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import StepResult, train_step
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, apart, correct, keep_working
 from gpipe_sim.errors import Real
+from gpipe_sim.export.spans import from_spans
 from gpipe_sim.families import GPipe
 
 #: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
@@ -72,11 +75,9 @@ KEPT_FOR = {
     30: "That is until the last backward begins. When has it read what was saved?",
     33: "That is from time 0. When does the forward of microbatch 0 end?",
 }
-#: What natural wrong guesses at how many times the activations of one stage those of one device would be.
-DIVIDED = {
-    1: "GPipe holds the whole batch at the turn, that is right. Of how many of the layers?",
-    4: "That is the whole, divided by four. Does each stage save a quarter of it?",
-    8: "That is the number of microbatches. How many of them does GPipe hold at the turn?",
+#: What a wrong answer to the third claim overlooks.
+IN_TURN = {
+    "false": "How many microbatches does it hold at once, and how many does each device of GPipe hold?"
 }
 #: What natural wrong guesses at how many of four categories grow with the batch would be.
 GROWN = {
@@ -84,6 +85,12 @@ GROWN = {
     3: "Is there a gradient for each sample, or one for each parameter?",
     4: "Does a weight know how many samples go through it?",
 }
+
+
+def first_device(timeline: Timeline) -> Timeline:
+    """What device 0 did, as a timeline of its own: a chart of it has room for a large strip."""
+    spans = timeline.on(0)
+    return from_spans(Explicit([[span.action for span in spans]]), spans)
 
 
 def account(step: StepResult) -> str:

@@ -12,6 +12,7 @@ from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.answers import NEEDS, gpipe_rows
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
+from gpipe_sim.course.own_rows import At, drawn
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
     Reply,
@@ -58,13 +59,21 @@ LOST = {
     0: "What has to cross from device 0 to device 3 before device 3 can begin?",
     6: "That is GPipe, where devices wait for messages at both ends only. Who waits in between here?",
     16: "That is M = 8. How many more round trips are there with M = 64?",
-    90: "That is 6 on each of 15 round trips. With M = 8 there are two, and what do they lose?",
+    84: "That is 6 on each of 14 round trips more. What do the first two lose?",
+    96: "That is 6 on each of 16 round trips. With M = 8 there are two, and what do they lose?",
     128: "That is 16, eight times. Is all of 16 lost on each round trip, or some of it only once?",
 }
 #: What a wrong answer to the first claim overlooks.
 ONE_SLOW = {
     "true": "What does device 0 do between its last forward and its first backward, under each of the two?"
 }
+
+
+#: What a wrong answer to the other two claims overlooks.
+ROUNDS = {
+    "true": "Device 3 sends nothing ahead. How many rounds of one forward and one backward has it to do?"
+}
+FINER = {"false": "How many microbatches does device 0 hold in each case, and how large is each of them?"}
 
 
 @build("capped_rows")
@@ -79,10 +88,11 @@ def capped_rows(answer: Callable) -> Reply:
         asked, wanted = (devices, microbatches, list(caps), NEEDS, cost), gpipe_rows(devices, microbatches)
         rows = rows_from(answer, *asked, wanted=wanted, where=where)
         _what_is_wrong_with_rows(rows, case, f"{where}:")
-    return correct(
+    says = correct(
         f"the rows of the library's planner in all {len(CAPPED)} cases. Which caps make a step short, and "
         "which only make it hold more?"
     )
+    return drawn(says, rows, cost=cost)
 
 
 def _what_is_wrong_with_rows(rows: Rows, case: tuple, where: str) -> None:
@@ -92,47 +102,48 @@ def _what_is_wrong_with_rows(rows: Rows, case: tuple, where: str) -> None:
     order = as_schedule(rows)
     if order.actions == best.actions:
         return
+    cost = {"F": forward, "B": backward}
     if stuck := who_is_stuck(order):
-        raise keep_working(f"{where} {stuck}. Had what each needs ended by then?")
-    _over_its_cap(order, caps, where)
-    raise _first_other_choice(simulate(order, costs), simulate(best, costs), where)
+        raise drawn(keep_working(f"{where} {stuck}. Had what each needs ended by then?"), rows, cost=cost)
+    reply, at = _over_its_cap(order, caps, where) or _first_other_choice(
+        simulate(order, costs), simulate(best, costs), where
+    )
+    raise drawn(reply, rows, at, cost)
 
 
-def _over_its_cap(order: Explicit, caps: Sequence[int], where: str) -> None:
-    """Raise on which device more are in flight than its cap, and with which forward they are."""
+def _over_its_cap(order: Explicit, caps: Sequence[int], where: str) -> tuple[Reply, At] | None:
+    """On which device more are in flight than its cap, and with which forward they are; and its place."""
     for device, (peak, cap) in enumerate(zip(peak_in_flight(order), caps, strict=True)):
         if peak > cap:
             held = [*accumulate(1 if action.kind is Kind.F else -1 for action in rows_of(order)[device])]
-            action = order.actions[device][held.index(cap + 1)]
+            at = device, held.index(cap + 1)
+            action = order.actions[device][at[1]]
             its = f"device {device} has a cap of {cap} and holds {cap + 1} with {action}, {peak} at most"
             its = f"{where} {its}"
             if peak == cap + 1:
-                raise almost(f"{its}. How many are in flight just before a forward that is allowed?")
-            raise keep_working(f"{its}. What does your rule count before a forward?")
+                return almost(f"{its}. How many are in flight just before a forward that is allowed?"), at
+            return keep_working(f"{its}. What does your rule count before a forward?"), at
+    return None
 
 
-def _first_other_choice(theirs: Timeline, best: Timeline, where: str) -> Reply:
-    """The first moment at which a device does something else than the rule says, and what it could do."""
+def _first_other_choice(theirs: Timeline, best: Timeline, where: str) -> tuple[Reply, At]:
+    """What a device does, and where in its row, when it first does something else than the rule says."""
     choices = []
     for device in range(best.schedule.devices):
         both = zip(done_on(theirs, device), done_on(best, device), strict=True)
-        for (own, start, _), (right, due, _) in both:
+        for place, ((own, start, _), (right, due, _)) in enumerate(both):
             if own != right:
-                choices.append((due, device, own, right, start))
+                choices.append((due, device, own, right, start, place))
                 break
-    due, device, own, right, start = min(choices)
-    at = f"{where} at {due} device {device}"
+    due, device, own, right, start, place = min(choices)
+    when, at = f"{where} at {due} device {device}", (device, place)
     if own.kind is right.kind:
-        return keep_working(f"{at} turns to {own}. Which microbatch has been there for longer?")
+        return keep_working(f"{when} turns to {own}. Which microbatch has been there for longer?"), at
     if own.kind is Kind.F:
-        return almost(
-            f"{at} turns to {own} though {right} is ready. When could each of them start, and "
-            "which goes first if both could?"
-        )
-    return keep_working(
-        f"{at} could begin a forward: it has room, and the input is there. Why does it wait for "
-        f"{own} until {start}?"
-    )
+        asks = "When could each of them start, and which goes first if both could?"
+        return almost(f"{when} turns to {own} though {right} is ready. {asks}"), at
+    could = f"{when} could begin a forward: it has room, and the input is there"
+    return keep_working(f"{could}. Why does it wait for {own} until {start}?"), at
 
 
 @exercise("write a function cap(k, K, M) and pass it in")
@@ -166,16 +177,18 @@ def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -
     timeline = simulate(greedy(devices, microbatches, memory_limit=caps))
     best = simulate(GPipe(devices, microbatches)).makespan
     if timeline.makespan > best:
-        raise keep_working(f"{where} take {timeline.makespan} units, GPipe {best}. {_who_waits(timeline)}")
+        says = f"{where} take {timeline.makespan} units, GPipe {best}. {_who_waits(timeline)}"
+        raise drawn(keep_working(says), rows_of(timeline.schedule))
     extra = [min(cap, microbatches) - min(devices - k, microbatches) for k, cap in enumerate(caps)]
     for device, cap in enumerate(caps):
         if extra[device] > 0:
             held = peak_in_flight(timeline.schedule)[device]
             says = f"holds {held} at most" if held < cap else "uses all of it"
-            raise (almost if max(extra) == 1 else keep_working)(
+            reply = (almost if max(extra) == 1 else keep_working)(
                 f"{where} are as short as GPipe, and device {device}, with room for {cap}, {says}. "
                 "When is its first microbatch back, and how many can it take in until then?"
             )
+            raise drawn(reply, rows_of(timeline.schedule))
 
 
 def _who_waits(timeline: Timeline) -> str:

@@ -51,6 +51,9 @@ OF_240 = {
     110: "That counts one boundary input twice. Which of the three arrays does R not make?",
     240: "That is GPipe without R. What does each forward now leave behind?",
 }
+#: What a wrong answer to the first claim, and to the third, overlooks.
+EXCEPT_LAST = {"true": "Which R comes right after its own F, and on which devices does that F come last?"}
+SEGMENTS = {"false": "16/g arrays are kept, and the segment at work adds g - 1. For which g is that least?"}
 #: What other guesses at what stays the same with a generator of its own would say.
 DROPOUT = {
     "both": "The generator moves on at every draw. Which mask does R get?",

@@ -1,6 +1,6 @@
 """Lesson 09: interleaving."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from numbers import Real as AnyReal
 
@@ -11,10 +11,12 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
+from gpipe_sim.course.own_rows import drawn
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed
 from gpipe_sim.course.rows import (
     Order,
     Rows,
+    Step,
     as_schedule,
     first_other,
     in_a_row,
@@ -55,41 +57,45 @@ HALVED = {
     1: "One is surely the idle time. Which of the other two divides it by something that stays the same?",
     3: "Idle over all time is one of them. Does all time stay the same?",
 }
-#: What natural wrong guesses at the length of a step with two stages per device, 4 x 8, would be.
+#: What a wrong answer to the third claim overlooks.
+WARM_UP = {"false": "A device does a forward that it puts off later. Would it have waited then?"}
+#: What natural wrong guesses at the length of a step with two stages per device, 4 x 12, would be.
 LENGTHS = {
-    33: "That is 1F1B again. How long is it now until device 3 has something to do?",
-    24: "That is devices that never wait. What does device 3 do until the first microbatch reaches it?",
-    31.5: "That is a shorter wait at the start only. How long is the way back through thin stages?",
-    30: "That is a shorter wait at the end only. How long is the way down through thin stages?",
-    16.5: "That is half of everything. Does a device have less work, or only less waiting?",
-    57: "That is twice as many stages, each as long as before. How long is half a stage?",
+    45: "That is 1F1B again. How long is it now until device 3 has something to do?",
+    36: "That is devices that never wait. What does device 3 do until the first microbatch reaches it?",
+    43.5: "That is a shorter wait at the start only. How long is the way back through thin stages?",
+    42: "That is a shorter wait at the end only. How long is the way down through thin stages?",
+    22.5: "That is half of everything. Does a device have less work, or only less waiting?",
+    81: "That is twice as many stages, each as long as before. How long is half a stage?",
 }
-#: What natural wrong guesses at how many forwards its device 0 holds would be.
+#: What natural wrong guesses at how many forwards its device 1 holds would be.
 HELD = {
-    4: "That is 1F1B again. How far does device 0 warm up now?",
-    5.5: "That is in whole microbatches. How many thin stages of theirs is it?",
-    8: "That is 1F1B's, each on two stages. How many forwards does device 0 do before its first backward?",
-    10: "That is its warm-up. Does a forward or a backward come next?",
-    16: "That is every forward that device 0 does. When does its first backward come?",
+    3: "That is 1F1B again. How far does device 1 warm up now?",
+    4.5: "That is in whole microbatches. How many thin stages of theirs is it?",
+    6: "That is 1F1B's, each on two stages. How many forwards does device 1 do before its first backward?",
+    8: "That is its warm-up. Does a forward or a backward come next?",
+    11: "That is device 0. How many places is device 1 before the last one?",
 }
 #: What natural wrong guesses at its messages would be.
 MESSAGES = {
-    48: "That is 1F1B's. How many times does a microbatch now go round the devices?",
-    56: "That is the way there only. What has to come back?",
-    96: "That is twice what 1F1B sends. How does a microbatch get from its first round to its second?",
-    128: "That is one to and one from each of the eight stages. Where does the last stage send its output?",
+    72: "That is 1F1B's. How many times does a microbatch now go round the devices?",
+    84: "That is the way there only. What has to come back?",
+    144: "That is twice what 1F1B sends. How does a microbatch get from its first round to its second?",
+    192: "That is one to and one from each of the eight stages. Where does the last stage send its output?",
 }
 
 
 @build("interleaved_rows")
 def interleaved_rows(answer: Callable) -> Reply:
     """Check ``answer(K, M, V)``: the rows of interleaved 1F1B, where K divides M."""
+    tried: list[Rows] = []
     for K, M, V in HIDDEN_ROWS:
         wanted, where = rows_of(Interleaved1F1B(K, M, V)), f"with K = {K}, M = {M}, V = {V}"
-        rows = rows_from(answer, K, M, V, wanted=wanted, where=where)
-        if rows != wanted:
-            return _what_is_wrong_with_rows(rows, wanted, K, V, where)
-    return correct(f"the library's rows, at {len(HIDDEN_ROWS)} sizes that are not on this page")
+        tried.append(rows_from(answer, K, M, V, wanted=wanted, where=where))
+        if tried[-1] != wanted:
+            return _what_is_wrong_with_rows(tried[-1], wanted, K, V, where)
+    says = correct(f"the library's rows, at {len(HIDDEN_ROWS)} sizes that are not on this page")
+    return drawn(says, tried[0])
 
 
 def _what_is_wrong_with_rows(rows: Rows, wanted: Order, K: int, V: int, where: str) -> Reply:
@@ -98,16 +104,24 @@ def _what_is_wrong_with_rows(rows: Rows, wanted: Order, K: int, V: int, where: s
             yours, its = ([action for action in each if action[1] == kind] for each in (row, right))
             if yours != its:
                 said = f"{where}: device {k} does {in_a_row(yours, most=K + 2, end='.')}"
-                return keep_working(f"{said} {question(yours, its, K)}")
-    leads = [[action[1] for action in row].index("B") for row in rows]
-    for k, lead in enumerate(leads):
-        if lead != [action[1] for action in wanted[k]].index("B"):
-            return _what_is_wrong_with_warmup(rows, leads, k, K, V, where)
+                at = k, row.index(yours[first_other(yours, its)])
+                return drawn(keep_working(f"{said} {question(yours, its, K)}"), rows, at)
+    leads = [*map(_lead, rows)]
+    for k, (lead, right) in enumerate(zip(leads, map(_lead, wanted), strict=True)):
+        if lead != right:
+            reply = _what_is_wrong_with_warmup(rows, leads, k, K, V, where)
+            return drawn(reply, rows, (k, min(lead, right)))
     k = first_other(rows, wanted)
     row, right = rows[k], wanted[k]
     turn = first_other(row, right)
     before = f"after {spelled(row[turn - 1])} comes {spelled(row[turn])}"
-    return keep_working(f"{where}, device {k}: {before}. Do forwards and backwards take turns there?")
+    asks = f"{where}, device {k}: {before}. Do forwards and backwards take turns there?"
+    return drawn(keep_working(asks), rows, (k, turn))
+
+
+def _lead(row: Sequence[Step]) -> int:
+    """How many forwards come before the first backward."""
+    return [kind for _, kind, _ in row].index("B")
 
 
 def _of_forwards(yours: list, its: list, K: int) -> str:

@@ -18,6 +18,7 @@ from gpipe_sim.why.metrics import in_flight
 
 BELOW = 0.04  #: rows between a lane and its strip
 COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
+ALONE_HIGH = 8  #: and on a page of a single device
 MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
 BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (1000, "kB"))
 COUNTED = "microbatches in flight, and the most"
@@ -27,15 +28,18 @@ class Strips(NamedTuple):
     """What strips show: bytes if there are traces, one per device, otherwise microbatches in flight.
 
     ``most`` is what a full strip holds, the same for all strips of a page. A trace with more than so many
-    ``steps`` is thinned.
+    ``steps`` is thinned. With one device ``alone`` on its page, the strip is large.
     """
 
     most: int
     traces: Sequence[MemoryTrace] = ()
     steps: int = MOST_STEPS
+    alone: bool = False
 
     @property
     def high(self) -> float:
+        if self.alone:
+            return ALONE_HIGH
         return BYTES_HIGH if self.traces else COUNTS_HIGH
 
     @property
@@ -56,11 +60,12 @@ class Stack(NamedTuple):
 
 def strips_of(timelines: Sequence[Timeline], traces: Sequence[MemoryTrace] | None = None) -> list[Strips]:
     """What a page shows of each timeline, on one scale; with traces there is one timeline."""
+    alone = all(timeline.schedule.devices == 1 for timeline in timelines)
     if traces is None:
         most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
-        return [Strips(most)] * len(timelines)
+        return [Strips(most, alone=alone)] * len(timelines)
     steps = max(FEWEST, MOST_STEPS // (len(traces) * len(MEMORY)))
-    return [Strips(max(trace.peak() for trace in traces), traces, steps)]
+    return [Strips(max(trace.peak() for trace in traces), traces, steps, alone)]
 
 
 def strip_marks(

@@ -112,11 +112,11 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         2: lesson_06.GROWN,
         3.94: lesson_06.ACTIVATIONS,
         32: lesson_06.KEPT_FOR,
-        3.09: lesson_06.DIVIDED,
     }.items():
         assert_each_is_told(
             {round(guess, 1) if guess > 1 else guess: says for guess, says in wrong.items()}, right
         )
+    assert_each_is_told(lesson_06.IN_TURN, "true")
     ends = step.timeline.ends
     sent = ends[F(0, 0)]
     freed = [ends[action] for action in (B(0, 7), B(0, 0))]

@@ -130,12 +130,14 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     few, many = gp.peak_in_flight(gp.OneFOneB(4, 4)), gp.peak_in_flight(gp.OneFOneB(4, 32))
     assert few == many == one_f and list(lesson_07.GROWTH) == [0, few[0], 32 / 4]
     at_8 = lost(gp.OneFOneB(4, 8))
-    assert list(lesson_07.LOST) == [0, lost(gp.GPipe(4, 64)), at_8, 15 * 6, 8 * at_8]
+    assert list(lesson_07.LOST) == [0, lost(gp.GPipe(4, 64)), at_8, 14 * 6, 16 * 6, 8 * at_8]
+    assert lost(gp.OneFOneB(4, 64)) == at_8 + 14 * 6
     measured = {33: lesson_07.DIAL, 1: lesson_07.GROWTH, 100: lesson_07.LOST, "false": lesson_07.ONE_SLOW}
     assert (dial[4], many[0] / few[0], lost(gp.OneFOneB(4, 64))) == tuple(measured)[:3]
     for right, wrong in measured.items():
-        assert_each_is_told(wrong, right, within=0.05 * (right == 100))
-    assert gp.course.reveal(16 * 6, 100, within=0.05, wrong=lesson_07.LOST).reply.verdict == "near enough"
+        assert_each_is_told(wrong, right)
+    assert_each_is_told(lesson_07.ROUNDS, "false")
+    assert_each_is_told(lesson_07.FINER, "true")
 
 
 def one_after_the_other(K, M, caps, table, cost):
@@ -264,4 +266,19 @@ CAPS = {
         lambda k, K, M: [4, 3, 2, 1][k],
     ],
 }
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (P(("< caps[k]", "<= caps[k]")), "Your rows, here: 0F2"),
+        (P(("min(choices)", FORWARDS_FIRST)), "Your rows, here: 2F1"),
+        (one_after_the_other, "Your rows, stuck at 0B0 and 1F3 and 2F0"),
+        (answers.capped_rows, "Chart: Your rows (2 devices, 4 microbatches; F takes 1, B 1)"),
+    ],
+)
+def test_the_reply_draws_the_rows_up_to_where_they_go_wrong(answer, says):
+    assert lesson_07.capped_rows(answer).picture.says == says
+
+
 test_replies = each_reply(lesson_07, capped_rows=ROWS, smallest_caps=CAPS)

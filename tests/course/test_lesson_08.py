@@ -154,13 +154,6 @@ def test_inside_an_action_gpipe_saves_the_same_bytes_of_more():
     assert (ends - few)[1] == 350_000 and round(inside[1] / (ends - few)[1]) == 6
 
 
-def test_on_the_last_device_of_1f1b_recompute_is_in_vain():
-    schedule = gp.OneFOneB(4, 8)
-    everywhere, chosen = (metered(gp.remat(schedule, "always", stages)) for stages in (None, [0, 1, 2]))
-    assert (everywhere[0], chosen[0]) == (41, 39)
-    assert all(np.array_equal(a, b) for a, b in zip(everywhere[1:], chosen[1:], strict=True))
-
-
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     gpipe = gp.GPipe(4, 8)
     took = {mode: gp.simulate(gp.remat(gpipe, mode)).makespan for mode in ("never", "except_last", "always")}
@@ -179,6 +172,8 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert set(wrongs) == {100, 41, 130, "equal", "loss"}
     for right, wrong in wrongs.items():
         assert_each_is_told(wrong, right)
+    assert_each_is_told(lesson_08.EXCEPT_LAST, "false")
+    assert_each_is_told(lesson_08.SEGMENTS, "true")
 
 
 def simulated(K, M, forward, backward, recompute):

@@ -100,21 +100,22 @@ def counted_up(K, M, V):
 
 def halved(c=0):
     part = Fraction(1, 2)
-    return gp.simulate(gp.Interleaved1F1B(4, 8, stages_per_device=2), gp.Costs(part, part, part, comm=c))
+    return gp.simulate(gp.Interleaved1F1B(4, 12, stages_per_device=2), gp.Costs(part, part, part, comm=c))
 
 
 def test_each_wrong_guess_is_told_what_it_is():
-    assert halved().makespan == Fraction(57, 2)
+    assert halved().makespan == Fraction(81, 2)
     assert_each_is_told(lesson_09.LENGTHS, halved().makespan)
     assert_each_is_told(lesson_09.MESSAGES, len(halved().messages))
-    assert_each_is_told(lesson_09.HELD, gp.peak_in_flight(halved().schedule)[0])
+    assert_each_is_told(lesson_09.HELD, gp.peak_in_flight(halved().schedule)[1])
+    assert_each_is_told(lesson_09.WARM_UP, "true")
     assert_each_is_told(lesson_09.SAME_ORDER, "false")
     assert_each_is_told(lesson_09.HALVED, 2)
 
 
 def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
-    whole = gp.simulate(gp.Interleaved1F1B(4, 8, stages_per_device=2)).makespan
-    one_f_one_b = gp.simulate(gp.OneFOneB(4, 8))
+    whole = gp.simulate(gp.Interleaved1F1B(4, 12, stages_per_device=2)).makespan
+    one_f_one_b = gp.simulate(gp.OneFOneB(4, 12))
     work = gp.core.useful_time(one_f_one_b) / 4
     down, back = 3 * 1, 3 * 2  # the waits at the start and at the end, through three thick stages
     one_end = {work + down / 2 + back, work + down + back / 2}
@@ -122,15 +123,15 @@ def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
 
 
 def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
-    K, M, V = 4, 8, 2
+    K, M, V = 4, 12, 2
     there = len(halved().messages) // 2
     assert set(lesson_09.MESSAGES) == {2 * (K - 1) * M, there, V * 2 * (K - 1) * M, 2 * K * V * M}
 
 
 def test_the_wrong_guesses_at_what_is_held_follow_from_a_thought():
-    K, M, V = 4, 8, 2
-    held = gp.peak_in_flight(halved().schedule)[0]
-    assert set(lesson_09.HELD) == {K, held / V, K * V, held - 1, M * V}
+    held = gp.peak_in_flight(halved().schedule)
+    own = gp.peak_in_flight(gp.OneFOneB(4, 12))[1]
+    assert set(lesson_09.HELD) == {own, held[1] / 2, 2 * own, held[1] - 1, held[0]}
 
 
 def test_megatrons_example():
@@ -175,6 +176,20 @@ ROWS = {
         (wrongly(warm=lambda K, V, k: warm_up(K, V, k) + 1), "Which of them belongs to the first pair?"),
     ],
 }
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (wrongly(last=False), "Your rows, stuck at 0B0"),
+        (wrongly(warm=lambda K, V, k: warm_up(K, V, k) + 1), "Your rows, here: 0F3"),
+        (rows, "Chart: Your rows (2 devices with 2 stages each, 4 microbatches; F takes 1, B 2)"),
+    ],
+)
+def test_the_reply_draws_the_rows_up_to_where_they_go_wrong(answer, says):
+    assert lesson_09.interleaved_rows(answer).picture.says == says
+
+
 LAYERS = {
     "correct": [(held, ""), (lambda *case: set(held(*case)), ""), (lambda *case: iter(held(*case)), "")],
     "almost": [
