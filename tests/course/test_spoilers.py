@@ -51,11 +51,12 @@ UNITS = """zero one two three four five six seven eight nine ten eleven twelve t
 sixteen seventeen eighteen nineteen"""
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 #: Words that stand in every question, or say nothing.
-COMMON = """device devic microbatch forward backward stage time step unit layer the and that this with for how long
-what which when then has have had are was were will would can could does not only than its their there they
-them each all from into more most many much your you guess none predict say true false same take taken get
-first last now here where who why but also very other another before after between over under because
-though still just like such these those said see been being both too out off own per"""
+COMMON = """device devic microbatch forward backward stage time step unit layer the and that this with for
+how long what which when then has have had are was were will would can could does not only than
+its their there they them each all from into more most many much your you guess none predict say
+true false same take taken get first last now here where who why but also very other another
+before after between over under because though still just like such these those said see been
+being both too out off own per"""
 NEAR = 80  #: characters on each side of a phrase in which words of the question count
 
 
