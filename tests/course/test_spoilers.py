@@ -34,7 +34,6 @@ SPOILS: dict[tuple[str, str], str] = {
     ("09", "false"): r"visit the stages in reverse",
     ("10", "false"): r"K = 16 .* 48\.4%",
     ("12", "1F1B"): r"[Nn]arrow ones are a reason",
-    ("13", "0SEND_F1"): r"wait for ?ever",
     ("13", "3 buffers"): r"K-k are enough|one for each microbatch in flight",
     ("16", "block_bytes"): r"34sh|34 \* s \* h|shares after it",
     ("17", "1.969 times"): r"2\(n-1\)/n|2 ?· ?\(n-1\)/n",
@@ -44,8 +43,20 @@ SPOILS: dict[tuple[str, str], str] = {
     ("19", "177 units"): r"[Aa]s long as with a single flush",
 }
 
-#: What may stand where it stands: (lesson, answer): {words of the line: reason}.
-EXCUSED: dict[tuple[str, str], dict[str, str]] = {}
+#: What may stand where it stands, and why: (lesson, answer, lesson of the line, words of the line).
+EXCUSED: dict[tuple[str, str, str, str], str] = {
+    ("05", "0F0", "05", "0F0 0B0 0F1 0B1"): "the rows that the question is about",
+    (
+        "05",
+        "24 gradients",
+        "05",
+        "Between the stages 24 gradients",
+    ): "of how many; that all are is the surprise",
+    ("07", "33 units", "07", "At eight it is as long as GPipe, 33"): "the other end of the dial",
+    ("10", "32 microbatches", "07", "8 devices, 32 microbatches"): "a setting of another question",
+    ("10", "19 percent", "08", "19.0%"): "a share of bytes",
+    ("14", "27 units", "14", "ZB-H1 is 27 long"): "that ZB-H2 is as long is the surprise",
+}
 
 UNITS = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
 sixteen seventeen eighteen nineteen"""
@@ -57,6 +68,7 @@ its their there they them each all from into more most many much your you guess 
 true false same take taken get first last now here where who why but also very other another
 before after between over under because though still just like such these those said see been
 being both too out off own per"""
+NEXT = r"#|> |\*\*Predict"  #: what a text begins with where something else begins
 NEAR = 80  #: characters on each side of a phrase in which words of the question count
 
 
@@ -133,7 +145,7 @@ def spoilers(asked: Asked, earlier: list[Line], own: list[Line]) -> Iterator[Lin
     """The lines that give it away: before it, and after it until the next prediction."""
     declared = SPOILS.get((asked.lesson, asked.answer or asked.name), "(?!)")
     after = [line for line in own if asked.reply < line.at < asked.until]
-    below = list(takewhile(lambda line: line.kind != "text" or not line.text.startswith("#"), after))
+    below = list(takewhile(lambda line: line.kind != "text" or not re.match(NEXT, line.text), after))
     silent = asked.answer in ("", "true", "false")
     for line in [*earlier, *(line for line in own if line.at <= asked.reply), *after]:
         if re.search(declared, line.text) or (not silent and tells(asked, line, line in below)):
@@ -151,9 +163,12 @@ def found_in(path: Path) -> list[tuple[Asked, Line]]:
     return [(asked, line) for asked in asked_in(path) for line in spoilers(asked, before, in_sight(path))]
 
 
-def excuse(asked: Asked, line: Line) -> str | None:
-    excuses = EXCUSED.get((asked.lesson, asked.answer), {})
-    return next((words for words in excuses if words in line.text), None)
+def excuses(asked: Asked, line: Line) -> set[tuple[str, str, str, str]]:
+    return {
+        each
+        for each in EXCUSED
+        if each[:3] == (asked.lesson, asked.answer, line.lesson) and each[3] in line.text
+    }
 
 
 each_lesson = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -161,7 +176,7 @@ each_lesson = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.s
 
 @each_lesson
 def test_nothing_in_sight_gives_an_answer_away(path):
-    told = [(asked, line) for asked, line in found_in(path) if not excuse(asked, line)]
+    told = [(asked, line) for asked, line in found_in(path) if not excuses(asked, line)]
     assert not told, "\n".join(
         f"{asked.lesson} [{asked.guess}] = {asked.answer}: {line.lesson} [{line.at}] {line.text[:200]}"
         for asked, line in told
@@ -169,12 +184,8 @@ def test_nothing_in_sight_gives_an_answer_away(path):
 
 
 def test_every_excuse_is_needed():
-    used = {
-        (asked.lesson, asked.answer, excuse(asked, line))
-        for path in NOTEBOOKS
-        for asked, line in found_in(path)
-    }
-    assert {(*key, words) for key, every in EXCUSED.items() for words in every} <= used
+    found = [each for path in NOTEBOOKS for each in found_in(path)]
+    assert set(EXCUSED) == set().union(*(excuses(asked, line) for asked, line in found))
 
 
 @each_lesson
