@@ -75,7 +75,7 @@ def shown(output: dict) -> str:
     return "".join(output.get("text", data.get("text/plain", "")))
 
 
-def in_sight(cell: dict) -> list[tuple[str, str]]:
+def seen_in(cell: dict) -> list[tuple[str, str]]:
     """(kind, line) of what nobody has to open."""
     if cell["cell_type"] == "markdown":
         folded = FOLDED & set(cell["metadata"].get("tags", ()))
@@ -93,7 +93,7 @@ def lines(path: Path) -> list[Line]:
     return [
         Line(line, number(path), at, kind)
         for at, cell in enumerate(cells(path))
-        for kind, line in in_sight(cell)
+        for kind, line in seen_in(cell)
     ]
 
 

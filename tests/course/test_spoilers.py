@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.course.in_sight import Asked, Line, cells, exercises, hidden, lines, predictions, source
+from tests.course.in_sight import (
+    Asked,
+    Line,
+    cells,
+    exercises,
+    hidden,
+    lines,
+    predictions,
+    seen_in,
+    source,
+)
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -202,3 +212,46 @@ def test_a_claim_asks_for_a_guess_before_anything_is_shown(path):
         if cell["cell_type"] == "markdown" and re.search(r"^> \*\*\d+\.\*\*", source(cell), re.M):
             follows = next(source(each) for each in every[at + 1 :] if each["cell_type"] == "code")
             assert follows.startswith("guess = None"), f"[{at}]: {follows[:80]}"
+
+
+HOW_LONG = "**Predict.** Two pipelines share a slow hop. How long does it take GPipe to cross the hop?"
+BUFFERS = "**Predict.** How many buffers does device 1 need for right gradients? buffers"
+
+
+@pytest.mark.parametrize(
+    ("asks", "answer", "line", "before", "below"),
+    [
+        (HOW_LONG, "138 units", "2, 2, 2 and 5 layers: 138", True, True),
+        (HOW_LONG, "28.5 units", "V = 2: 28.5", True, True),
+        (HOW_LONG, "0.2727", "3/11 by the formula", True, True),
+        (HOW_LONG, "0.2727", "they wait 27.3% of the time", True, True),
+        (HOW_LONG, "19 percent", "K = 16   31.9%  19.0%", True, True),
+        (HOW_LONG, "4096 bytes", "(32, 16), 4,096 bytes", True, True),
+        (HOW_LONG, "33 units", "thirty-three units", True, True),
+        (HOW_LONG, "33 units", "digits 33 to 64", False, False),
+        (HOW_LONG, "33 units", "GPipe crosses the slow hop, 33", True, True),
+        (HOW_LONG, "512 kB", "gp.mlp([64, 512, 512])", False, False),
+        (HOW_LONG, "512 kB", "at most 512 kB", True, True),
+        (HOW_LONG, "28.5 units", "128.55 or 0.285", False, False),
+        (BUFFERS, "3 buffers", "device 3 has nothing to do", False, False),
+        (BUFFERS, "3 buffers", "so three of these buffers are all that the gradients need", False, True),
+        (HOW_LONG, "GPipe", "a reason to take GPipe over a slow hop", False, True),
+        (HOW_LONG, "GPipe", "the rows of GPipe", False, False),
+    ],
+)
+def test_what_tells(asks, answer, line, before, below):
+    asked = Asked("04", "", asks, answer, 0, 1, 2)
+    assert [tells(asked, Line(line), follows) for follows in (False, True)] == [before, below]
+
+
+def test_what_is_in_sight():
+    """Not what is folded, or hidden; but the name of a fold, and the words of a picture."""
+    fold = "<details><summary>How long</summary>It is 33.</details>"
+    drawn = {"data": {"text/html": f'{fold}<img alt="Two lanes" src="data:image/svg+xml;base64,33">'}}
+    code = {"cell_type": "code", "source": ["1\n", "\n", "2"], "metadata": {}, "outputs": [drawn]}
+    text = {"cell_type": "markdown", "source": [f"Before\n\n{fold}\n\n![Lanes](a.png)"], "metadata": {}}
+    output = [("output", "How long"), ("output", "Two lanes")]
+    assert seen_in(code) == [("code", "1"), ("code", "2"), *output]
+    assert seen_in(code | {"metadata": {"jupyter": {"source_hidden": True}}}) == output
+    assert seen_in(text) == [("text", "Before"), ("text", "How long"), ("text", "Lanes")]
+    assert seen_in(text | {"metadata": {"tags": ["answer"]}}) == []
