@@ -10,6 +10,7 @@ from pathlib import Path
 FOLD = re.compile(r"<details[^>]*>(?:\s*<summary[^>]*>(.*?)</summary>)?(?:(?!<details).)*?</details>", re.S)
 FOLDED = {"answer", "explanation"}  #: the tags of markdown cells that are folds
 MEASURED = re.compile(r"<p>It is <b>(.*?)</b>\.</p>")  # the first words of a prediction's fold
+NAMED = re.compile(r"<summary[^>]*>(.*?)</summary>")
 CHECK = re.compile(r"^gp\.course\.lesson_\w+\.(\w+)\((.*)\)$", re.M)
 ANSWER = re.compile(r"<summary[^>]*>One answer.*?```python\n(.*?)```", re.S)
 GUESS = "guess = None"
@@ -32,7 +33,7 @@ class Asked:
     lesson: str
     name: str  #: of the fold, or of the check
     question: str
-    answer: str  #: as the fold says it, with its unit; or as the exercise's one answer is written
+    answer: str  #: as the fold says it, with its unit; of an exercise, if it is a number
     guess: int
     reply: int
     until: int
@@ -112,36 +113,30 @@ def question(before: list[dict], guess: dict) -> str:
     return " ".join(paragraphs(text[last:])) + " " + source(guess).partition("#")[2].partition("\n")[0]
 
 
-def predictions(path: Path) -> list[Asked]:
+def asked_in(path: Path) -> list[Asked]:
+    """The predictions of a lesson, and its exercises: these may only have an answer that is declared."""
     found, every = [], cells(path)
-    guesses = [at for at, cell in enumerate(every) if source(cell).startswith(GUESS)]
-    for guess, until in zip(guesses, [*guesses[1:], len(every)], strict=True):
-        for at in range(guess + 1, until):
-            html = "".join(
-                "".join(out.get("data", {}).get("text/html", "")) for out in every[at].get("outputs", ())
-            )
-            if measured := MEASURED.search(html):
-                name = re.search(r"<summary[^>]*>(.*?)</summary>", html)[1]
-                asks = question(every[:guess], every[guess])
-                answer = unescape(measured[1])
-                found.append(Asked(number(path), unescape(name), asks, answer, guess, at, until))
-                break
+    code = [at for at, cell in enumerate(every) if cell["cell_type"] == "code"]
+    guesses = [at for at in code if source(every[at]).startswith(GUESS)]
+    for at in code:
+        until = next((guess for guess in guesses if guess > at), len(every))
+        asks, check = question(every[:at], every[at]), CHECK.search(source(every[at]))
+        if at in guesses:
+            reply = next(i for i in code if i > at and "course.reveal(" in source(every[i]))
+            name, answer = measured(every[reply])
+            found.append(Asked(number(path), name, asks, answer, at, reply, until))
+        elif check:
+            after = ANSWER.search("".join(map(source, every[at + 1 : at + 4])))
+            answer = constant(after[1], check[2]) if after else ""
+            found.append(Asked(number(path), check[1], asks, answer, at, at, until))
     return found
 
 
-def exercises(path: Path) -> list[Asked]:
-    """Of those whose one answer is a number, also that; the rest only has what is declared."""
-    found, every = [], cells(path)
-    for at, cell in enumerate(every):
-        if cell["cell_type"] == "code" and (check := CHECK.search(source(cell))):
-            later = every[at + 1 :]
-            answer = ANSWER.search("".join(map(source, later[:3])))
-            until = next(
-                (i for i, each in enumerate(later, at + 1) if source(each).startswith(GUESS)), len(every)
-            )
-            value = constant(answer[1], check[2]) if answer else ""
-            found.append(Asked(number(path), check[1], question(every[:at], cell), value, at, at, until))
-    return found
+def measured(reply: dict) -> tuple[str, str]:
+    """What a fold is called, and what it says first; nothing if a cell shows the reply alone."""
+    html = "".join("".join(output.get("data", {}).get("text/html", "")) for output in reply["outputs"])
+    name, answer = NAMED.search(html), MEASURED.search(html)
+    return unescape(name[1]) if name else "", unescape(answer[1]) if answer else ""
 
 
 def constant(answer: str, argument: str) -> str:
