@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from figures._gantt import numbers, picture
 from gpipe_sim import GPipe, OneFOneB
 
-SIZE = {"devices": 4, "microbatches": 8}
+SIZE = {"devices": 4, "microbatches": 9}
 
 
 def data() -> dict:

@@ -384,7 +384,7 @@ def test_a_changed_number_is_found_and_named():
     assert differences(data, wrong) == [
         f"spans[3][2]: {data['spans'][3][2]}, committed {wrong['spans'][3][2]}"
     ]
-    assert differences(data, {**data, "makespan": 33.0}) == ["makespan: 33, committed 33.0"]
+    assert differences(data, {**data, "makespan": 36.0}) == ["makespan: 36, committed 36.0"]
     assert differences({**data, "new": 1}, data) == ["new: only in the fresh numbers"]
     assert differences({}, {"old": 1}) == ["old: only in the committed numbers"]
     assert differences({"a": [1]}, {"a": [1, 2]}) == ["a: [1], committed [1, 2]"]

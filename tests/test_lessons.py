@@ -1,5 +1,6 @@
 """What every lesson must be, beyond what nbval compares."""
 
+import ast
 import inspect
 import json
 import re
@@ -12,7 +13,7 @@ import gpipe_sim as gp
 from gpipe_sim import textbook
 from gpipe_sim.course import answers, mine
 from gpipe_sim.course.build import BUILDS
-from gpipe_sim.course.reveal import FRAME, PRESS
+from gpipe_sim.course.reveal import FRAME, HAPPENED, PRESS
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 PARTS = ("**Goal.**", "Letters in this lesson:", "**Predict.**", "**Check.**")
@@ -67,6 +68,22 @@ def test_a_fold_of_text_is_a_cell_of_its_own_with_a_frame_and_a_tag(path):
         assert bool(inside) == bool(tags & {"answer", "explanation"}) == ("<details" in source), source
         if inside:
             assert ("answer" in tags) == inside[1].startswith("One answer")
+
+
+#: Predictions whose fold needs no name or no explanation of its own, by the unit asked for, and why.
+PLAIN: dict[str, str] = {}
+
+
+@each_lesson
+def test_a_prediction_names_its_fold_and_explains_inside_it(path):
+    """But where only the reply is shown: what your own machine measures is not stored."""
+    for cell in cells(path, "code"):
+        source = "".join(cell["source"])
+        for call in ast.walk(ast.parse(source)) if "course.reveal(" in source else ():
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "gp.course.reveal":
+                told = {each.arg: ast.unparse(each.value).strip("'\" ") for each in call.keywords}
+                if not source.endswith(".reply") and not any(words in source for words in PLAIN):
+                    assert told.get("why") and told.get("name", HAPPENED) != HAPPENED, source
 
 
 @each_lesson
