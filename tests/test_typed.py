@@ -13,6 +13,7 @@ FAULTS = {
     "gp.simulate(schedule).makespam": '"Timeline" has no attribute "makespam"',
     "step.memory[0].peek()": '"MemoryTrace" has no attribute "peek"',
 }
+STEP = "step = gp.train_step([], schedule, gp.digits()[:2], gp.mse)"
 LESSON = ROOT / "notebooks/04_gpipe_and_its_bubble.ipynb"
 
 
@@ -20,7 +21,7 @@ def with_faults(where: str, lines: list[Line]) -> list[Line]:
     """Each fault by itself and, as lessons have several of that name, in a function ``table``."""
     plain = [Line(f"{where}: {code}", code) for code in FAULTS]
     inside = [Line(f"{where}, inside: {code}", f"    {code}") for code in FAULTS]
-    return [*lines, *plain, Line(where, "def table():"), *inside]
+    return [*lines, Line(where, STEP), *plain, Line(where, "def table():"), *inside]
 
 
 def test_every_fault_is_found_and_nothing_else():
