@@ -60,7 +60,6 @@ CLAIMS = [
     "Stashed: 10 versions in all",
     "Vertical: 16 versions in all",
     "Double: 8 versions in all",
-    "18 of 24 bubble rates of the zero-bubble paper come out to the last printed digit",
 ]
 #: Pictures to remember of a lesson, which a later edition of it will show.
 TO_COME = {"gantt_naive", "pushed_rows"}
