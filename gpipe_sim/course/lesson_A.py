@@ -42,22 +42,31 @@ SHORTEST = {
     28.5: "That is Interleaved 1F1B. What could fill the waiting that it leaves?",
     33: "That is GPipe, and 1F1B too. What have all the later ones changed?",
 }
-#: at which of two is shorter, 4 x 8, with the times that the zero-bubble paper measured,
-SHORTER_AS_MEASURED = {
-    "ZB-H1": "It is with equal times. A device waits for (K-1)(F + I - W): what is that with a short W?",
-    "equal": "A device of ZB-H1 waits for (K-1)(F + I - W). How long does one of Interleaved 1F1B wait?",
+#: at the length of DualPipe, 4 x 8, if a pair takes 3 and its halves 5,
+CREDITED = {
+    45: "That is without the credit. How much does each of a device's three pairs save?",
+    40: "That is 8 microbatches of 5 units each. What do three pairs save, and how long does a device wait?",
+    39: "That is three pairs less, 2 each. With shorter pairs, does a device still wait as long as before?",
+    34: "That is what a device works. How long does it wait, by the paper's formula?",
+    24: "That is as if all were pairs of 3. How many pairs does each device run?",
+    27: "That is as if all were pairs of 3, and a wait. How many pairs does each device run?",
+    43: "That is ZB-V's, which has no pairs. How much does each pair of DualPipe save?",
 }
-#: and at which schedules lose less time to messages: those that hold more microbatches, or fewer.
-LOSE_LESS = {
-    "fewer": "Imagine a device that holds one microbatch. What can a device do while it waits for one?",
-    "equal": "A message takes as long in each of them. Does a device have to wait for all of them?",
+#: at the shortest with room for three microbatches on a device,
+ROOM_FOR_3 = {
+    "ZB-V": "It is the shortest of all, but its fullest device holds 4.",
+    "V-Min": "It fits, with room to spare. Which other one fits, and is it faster?",
+    "1F1B": "Its first device holds 4.",
+    "Naive": "It fits, with room to spare. What can a device do with room for a second and a third?",
 }
-#: At how many of five measures none is better by than DualPipe,
-NEWEST = {
-    0: "It is behind in most. How many messages does one of its microbatches send, and one of Naive?",
-    2: "In length it is near the front. Which schedule was the shortest of all?",
-    3: "In length it is near the front. Which was the shortest, and which holds much to bridge messages?",
-    5: "It holds two copies of the parameters. Which schedules hold one?",
+#: at which of two loses more time to messages,
+LOSES_MORE = {
+    "GPipe": "It holds 8 microbatches. What can a device do while it waits for one of them?",
+    "equal": "A message takes as long in both. Does a device have to wait for all of them?",
+}
+#: at whether V-Half holds about half of 1F1B's on 32 devices,
+ABOUT_HALF = {
+    "false": "On 4 devices it holds one more than half of 1F1B's. What if it is one more on 32, too?"
 }
 #: and at how many times 1F1B's activations those of Chimera are.
 BOTH_WAYS = {

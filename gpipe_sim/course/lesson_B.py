@@ -1,4 +1,4 @@
-"""Lesson B: tensor parallelism in ten minutes."""
+"""Lesson B: tensor parallelism."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeGuard
@@ -28,7 +28,11 @@ TIMES_AS_MUCH = {
     384: "That is nearly it. What is 2(t-1)/t at t = 8?",
     672: "That is as many times what the pipeline's device sends one way. What does it send in all?",
 }
-
+#: And at two claims: that any columns of A will do, and that more devices send less.
+SCATTERED = {
+    "false": "A feature of the middle is one column of A and one row of B. Does their order mean anything?"
+}
+HALF_AS_MUCH = {"true": "A device sends 2(t-1)/t of the array. What is that for 8 devices, and for 16?"}
 
 GRADIENTS = ("the part of dx", "dA_own", "dB_own")
 

@@ -4,7 +4,7 @@ Lesson 17, "Data parallel, pipeline, both": ``replicate`` and ``side_by_side`` p
 other, ``shares`` says how many samples each should get. A ring sums gradients on real arrays
 (``ring_all_reduce``, whose moves are ``ring_moves``), and ``all_reduce`` adds to a timeline what these sums
 take on links. In ``data_parallel_round`` everything goes through the first device instead. Lesson B,
-"Tensor parallelism in ten minutes": ``TensorParallel`` cuts the matrices of a layer over devices.
+"Tensor parallelism": ``TensorParallel`` cuts the matrices of a layer over devices.
 
 A copied pipeline is a ``Schedule`` like any other, and what is summed is added to a finished ``Timeline``.
 Two hooks of the core are filled here: ``own_copies`` gives each device partitions of its own, and

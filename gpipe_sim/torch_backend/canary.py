@@ -176,8 +176,8 @@ def _differences(layers: Sequence[_Layer], modules: dict[int, _Layer], batch: tu
         checks.append(("settings", {see[:2] for see in module.saw} == {see[:2] for see in layers[stage].saw}))
         if module.last:
             total = torch.tensor(result.loss, dtype=torch.float64)
-            checks.append(("loss", _near(total, sum(losses))))
-            checks.append(("outputs", _near(result.outputs, torch.cat(outputs))))
+            both = (total, sum(losses)), (result.outputs, torch.cat(outputs))
+            checks += [(name, _near(*pair)) for name, pair in zip(("loss", "outputs"), both, strict=True)]
     return {what for what, right in checks if not right}
 
 

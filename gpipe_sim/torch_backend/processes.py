@@ -132,8 +132,8 @@ class LocalProcesses(AbstractContextManager):
     def _replies(self, orders: Sequence[bytes], timeout: float) -> list:
         """One reply to each order. If one fails, the others have a moment to say what they know."""
         latest = until = time.monotonic() + timeout
-        replies: dict[int, Reply] = {}
         waiting: dict[Any, int] = {self._ends[rank]: rank for rank in range(len(orders))}
+        replies: dict[int, Reply] = {}
         try:
             for end, order in zip(self._ends, orders, strict=False):
                 with suppress(OSError):  # it died: its reply will say so
@@ -193,8 +193,9 @@ class LocalProcesses(AbstractContextManager):
 
     def _lines(self, rank: int, kind: str) -> list[str]:
         """What a process has written: "log" below Python, "out" of what is printed, "doing"."""
-        path = self.folder / f"{rank}.{kind}"
-        return path.read_text(errors="replace").splitlines() if path.exists() else []
+        with suppress(OSError):  # it has not begun, or is closed
+            return (self.folder / f"{rank}.{kind}").read_text(errors="replace").splitlines()
+        return []
 
 
 def _received(end: Connection) -> Reply:

@@ -68,6 +68,8 @@ def test_each_wrong_guess_is_told_what_it_is():
     assert times == 336
     assert_each_is_told(TIMES_AS_MUCH, times)
     assert_each_is_told(ALL_REDUCES, 2)
+    assert_each_is_told(lesson_B.SCATTERED, "true")
+    assert_each_is_told(lesson_B.HALF_AS_MUCH, "false")
 
 
 def test_what_the_wrong_guesses_are():
@@ -78,13 +80,13 @@ def test_what_the_wrong_guesses_are():
 
 
 def test_the_picture_is_told_in_its_own_numbers():
-    found = json.loads((ROOT / "figures/tensor_speedup.json").read_text())
-    times = {(name, t): f"{n / d:.1f}" for name, points in found.items() for t, (n, d) in points}
-    told = [times["in one machine", 8], times["each in its own", 8]]
-    assert told == ["7.6", "4.7"]
+    found = json.loads((ROOT / "figures/four_sums.json").read_text())
     text = (ROOT / "notebooks/B_tensor_parallelism.ipynb").read_text()
-    assert f"eight are {told[0]} times as fast" in text
-    assert f"each in a machine of its own they are {told[1]} times as fast." in text
+    for where, times in (("in one machine", "7.6 times as fast"), ("each in its own", "4.7 times")):
+        waits = sum(end - start for _, kind, start, end in found[where] if kind == "sum")
+        until = found[where][-1][-1]
+        assert f"{waits:.1f} of {until:.1f} ms" in text
+        assert f"{8 * (until - waits) / until:.1f} times" in times and times in text
 
 
 def test_a_block_computes_what_the_lesson_says():
