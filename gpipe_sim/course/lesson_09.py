@@ -107,10 +107,10 @@ def _what_is_wrong_with_rows(rows: Rows, wanted: Order, K: int, V: int, where: s
                 at = k, row.index(yours[first_other(yours, its)])
                 return drawn(keep_working(f"{said} {question(yours, its, K)}"), rows, at)
     leads = [*map(_lead, rows)]
-    for k, (lead, right) in enumerate(zip(leads, map(_lead, wanted), strict=True)):
-        if lead != right:
+    for k, (lead, due) in enumerate(zip(leads, map(_lead, wanted), strict=True)):
+        if lead != due:
             reply = _what_is_wrong_with_warmup(rows, leads, k, K, V, where)
-            return drawn(reply, rows, (k, min(lead, right)))
+            return drawn(reply, rows, (k, min(lead, due)))
     k = first_other(rows, wanted)
     row, right = rows[k], wanted[k]
     turn = first_other(row, right)
