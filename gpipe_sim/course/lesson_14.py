@@ -216,7 +216,9 @@ def put_off(answer: object) -> Reply:
     timeline, held = simulate(schedule), peak_in_flight(schedule)[LAST]
     rows = rows_of(schedule)
     if timeline.makespan > goal:
-        return drawn(almost(f"it takes {timeline.makespan}. {_who_waits(timeline)}"), rows)
+        told, late = _who_waits(timeline)
+        at = (LAST, rows[LAST].index(late)) if late else None
+        return drawn(almost(f"it takes {timeline.makespan}. {told}"), rows, at)
     told = f"{goal} long, and device {LAST} holds at most {held}. Which of your W fills which hole?"
     return drawn(correct(told), rows)
 
@@ -256,8 +258,11 @@ def _wrong_row(cells: list[str]) -> None:
                 raise drawn(keep_working(said), rows, (LAST, row.index(then)))
 
 
-def _who_waits(timeline: Timeline) -> str:
-    """A sentence on the first wait of device 1 that a W of the student causes; or else on their own waits."""
+def _who_waits(timeline: Timeline) -> tuple[str, Action | None]:
+    """A sentence on the first wait of device 1 that a W of the student causes, and what it waits for.
+
+    Or else a sentence on the student's own waits.
+    """
     row = [action for action, *_ in done_on(timeline, LAST)]
     for start, end in idle_spans(timeline, LAST - 1):
         for late in _awaited(timeline, end):
@@ -265,11 +270,11 @@ def _who_waits(timeline: Timeline) -> str:
             if ahead:
                 waits = f"waits from {start} to {end} for {late}"
                 behind = f"stands behind {ahead[-1]} on your row"
-                return f"Device {LAST - 1} {waits}, which {behind}. Who waits for {ahead[-1]}?"
+                return f"Device {LAST - 1} {waits}, which {behind}. Who waits for {ahead[-1]}?", late
     first, *_, last = timeline.on(LAST)
     if wait := first_wait(timeline, LAST):
-        return f"Device {LAST} waits from {wait[0]} to {wait[1]}. What could it do then?"
-    return f"Device {LAST} starts at {first.start} and ends at {last.end}. What do the others wait for?"
+        return f"Device {LAST} waits from {wait[0]} to {wait[1]}. What could it do then?", None
+    return f"Device {LAST} starts at {first.start} and ends at {last.end}. What do the others wait for?", None
 
 
 def _awaited(timeline: Timeline, at: Real) -> list[Action]:

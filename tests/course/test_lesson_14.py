@@ -437,7 +437,7 @@ test_replies = each_reply(
     ("row", "says"),
     [
         (GOOD, "Your rows (3 devices, 4 microbatches; F takes 1, I 1, W 1)"),
-        (" ".join([*TURNS, "2W1 2W2 2W3"]), "Your rows (3 devices"),
+        ("2F0 2I0 2W0 2F1 2I1 2W1 2F2 2I2 2W2 2F3 2I3 2W3", "Your rows, here: 2I1"),
         (GOOD + " 2F1", "Your rows, here: 2F1"),
         ("2W0 " + GOOD.replace(" 2W0", ""), "Your rows, stuck at 2W0"),
     ],
