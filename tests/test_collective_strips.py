@@ -7,7 +7,7 @@ from drawn import words_in as words
 import gpipe_sim as gp
 from gpipe_sim import Link, all_reduce, replicate
 from gpipe_sim.drawing import to_svg
-from gpipe_sim.drawing.geometry import Rows
+from gpipe_sim.drawing.geometry import Rows, long_waits
 from gpipe_sim.drawing.palette import COLLECTIVE
 from gpipe_sim.drawing.panel import COLLECTIVE_HIGH, GAP
 
@@ -98,3 +98,9 @@ def test_a_chart_of_many_actions_still_shows_them_and_stays_small():
     chart = chart_of(str(shown))
     assert len(chart.outlines(COLLECTIVE.colour)) == 4 * 256
     assert len(image(shown)) < 300_000
+
+
+def test_a_device_in_a_sum_is_not_called_done():
+    alone = gp.simulate(gp.replicate(gp.GPipe(1, 2), 2))
+    summed = gp.all_reduce(alone, 8, links=gp.Link(1, 1))
+    assert {label.words for label in long_waits(summed, Rows())} == {"computes nothing"}

@@ -18,6 +18,7 @@ from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.marks import Corner, Entry, Label
 from gpipe_sim.drawing.palette import KINDS, LATER, tint
 from gpipe_sim.errors import Real
+from gpipe_sim.links.collective import collectives_of
 from gpipe_sim.why.metrics import phases, waits
 
 Array = np.ndarray
@@ -120,12 +121,13 @@ def boxes(
 
 
 def long_waits(timeline: Timeline, rows: Rows) -> Iterator[Label]:
-    """The waits of a twelfth of the makespan or more, with how long they are."""
+    """The waits of a twelfth of the makespan or more, with how long; a device in a sum is not done."""
     for device, row in enumerate(timeline.rows):
         for place, (start, end) in enumerate(waits(timeline, device)):
             if (long := end - start) >= timeline.makespan / LONG and long > 0:
                 done = "done, " if row and place == len(row) else ""
-                words = f"{done}waits {number(long)}"
+                sums = any(device in each.devices and each.end > start for each in collectives_of(timeline))
+                words = "computes nothing" if sums and done else f"{done}waits {number(long)}"
                 yield Label(float(start + end) / 2, rows.y(device, 0.5), words, float(long), rows.height)
 
 

@@ -19,7 +19,7 @@ from gpipe_sim.links.collective import collectives_of, names_of
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
 PAIRED = 1.4  #: with overlapped pairs rows are so much higher, and a number fits into half a row
-COLLECTIVE_HIGH, GAP = 0.56, 0.04  #: rows of a collective's strip and of the gap above it, and of the gap
+COLLECTIVE_HIGH, GAP = 0.7, 0.04  #: rows of a collective's strip and of the gap above it, and of the gap
 WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
 PHASES = Entry(12, "first backward, last forward", Style.PHASE)
