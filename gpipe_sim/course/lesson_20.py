@@ -24,14 +24,7 @@ from gpipe_sim.planning.fit_costs import fit_costs
 NEAR = 0.03  #: how far off, relatively, a step or a pause may be
 NEAR_FORWARD = 0.05  #: and a forward, for which there are several good ways to leave slow ones out
 
-#: What natural wrong guesses would be: at the sends and receives of device 1 of 4, for 8 microbatches,
-MESSAGES = {
-    8: "That is one for each microbatch. What comes in for one, what goes out, and how often does it pass?",
-    16: "That is two for each microbatch. Does it pass this device once, or there and back?",
-    48: "That is how many messages cross in the whole pipeline. Which of them begin or end at device 1?",
-    96: "That is the sends and receives of all four devices. How many are those of device 1?",
-}
-#: at how many of four devices in one process work at the same moment,
+#: What natural wrong guesses would be: at how many of four devices in one process work at the same moment,
 AT_ONCE = {
     4: "That is all devices. How many Python processes run their actions?",
     2: "That is as many as some machines have cores. How many Python processes run the actions?",
@@ -58,22 +51,11 @@ WIDE = {
     1: "That is no gain. How much longer are the actions now, and what has stayed as short as it was?",
     0.85: "That is as for the narrow model. What has grown with the width, and what has not?",
 }
-#: and at which sends less for a wide model and few samples.
-SENDS_LESS = {
-    "data parallel": "It sends a gradient for each weight. How many weights are there for each sample?",
+#: What a wrong answer overlooks to a claim about messages, and to one about their size.
+SAME_MESSAGES = {
+    "false": "Both run the same rows. Which array would one of them need that the other does not?"
 }
-#: What a wrong answer to a claim about overlap overlooks,
-OVERLAP = {
-    "true": "A link that copies for 2.35 s is busy for 2.35 s. Can a step that needs all copies end sooner?"
-}
-#: and what natural guesses at what passes the link of device 0 in a ring of 16 are, in times the model.
-RING = {
-    1.875: "That is what it sends. How much does it receive?",
-    15: "In each of 30 turns it sends a part. How large a part of the model is that?",
-    30: "That is what device 0 gathers and hands out. What does a device of the ring send in one turn?",
-    60: "That is a whole model there and back in each of 30 turns. How much is sent in one turn?",
-}
-
+LARGER = {"true": "What did a message of a sleeping stage take, and what one of the wide model?"}
 
 #: Where the time of a forward is asked for, and the stages.
 FORWARDS = (
