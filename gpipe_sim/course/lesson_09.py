@@ -49,8 +49,6 @@ HIDDEN_LINKS = (
     (2, 6, Fraction(1, 4)),
 )
 CHOICES = (1, 2, 4)
-#: What a wrong answer to the first claim overlooks.
-SAME_ORDER = {"true": "Device 0 holds the stages 0 and 2 of four. Which of their gradients is made first?"}
 #: What natural wrong guesses at how many of three bubbles are halved would be.
 HALVED = {
     0: "Each device waits for 9 without thin stages. For how long with them?",
