@@ -156,7 +156,7 @@ def versions_drawn(ax, colour: str) -> list[list[int]]:
 
 def test_without_a_flush_nothing_waits_once_warm_and_device_0_uses_weights_3_updates_old():
     endless, flushed = committed("endless_timeline").axes
-    assert endless.get_xlim() == flushed.get_xlim() == (0, 49)
+    assert endless.get_xlim() == flushed.get_xlim() == (0, 48)
     for kind in (Kind.F, Kind.B):
         stream = versions_drawn(endless, KINDS[kind].colour)
         assert stream == [[max(0, m - 3 + device) for m in range(10)] for device in range(4)]
@@ -499,7 +499,7 @@ def written(place, name) -> set[str]:
 
 def test_a_check_says_what_differs_and_writes_nothing(elsewhere, capsys):
     wrong = read_from(folder, "meshes")
-    wrong["parts"][0][0] = 2
+    wrong["parts"][0][0][0] = 2
     (elsewhere / "meshes.json").write_text(to_text(wrong))
     (elsewhere / "gantt_1f1b.json").write_bytes((folder / "gantt_1f1b.json").read_bytes())
     before = {path: path.read_bytes() for path in elsewhere.iterdir()}
@@ -507,7 +507,7 @@ def test_a_check_says_what_differs_and_writes_nothing(elsewhere, capsys):
     assert "as in figures/gantt_1f1b.json" in capsys.readouterr().out
     assert main(["--check", "meshes", "gantt_1f1b"]) == 1
     said = capsys.readouterr().out
-    assert "DIFFERS parts[0][0]: 64, committed 2" in said
+    assert "DIFFERS parts[0][0][0]: 64, committed 2" in said
     assert "as in figures/gantt_1f1b.json" in said
     assert main(["--check", "bubble_curves"]) == 1  # never built
     shifted = read_from(folder, "gantt_1f1b")
