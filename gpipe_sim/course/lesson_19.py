@@ -82,6 +82,8 @@ LOWER_RATES = {
 MUST_ONE_CHOOSE = {
     "true": "What fills the corners of a step of ZB-H2 in lesson 14, when the next one follows?",
 }
+#: As a student's rows are drawn: an update that takes no time would not be seen.
+SEEN_COST = {"F": 1, "B": 2, "U": 0.5}
 #: devices, microbatches
 HIDDEN_STREAMS = ((3, 5), (4, 9), (1, 3), (5, 3), (2, 1), (6, 14))
 #: devices, microbatches to an update
@@ -156,14 +158,14 @@ def stream(stream_rows: Callable, versions_seen: Callable) -> Reply:
         if rows != wanted:
             k = first_other(rows, wanted)
             reply = _what_is_wrong_with_row(rows[k], wanted[k], k, f"{where}, device {k}")
-            return drawn(reply, rows, (k, first_other(rows[k], wanted[k])))
+            return drawn(reply, rows, (k, first_other(rows[k], wanted[k])), SEEN_COST)
     shown_rows = answers.stream_rows(*HIDDEN_STREAMS[1])
     if versions_seen is None:
         reply = almost(f"the rows are right at {len(HIDDEN_STREAMS)} sizes. Now write versions_seen")
-        return drawn(reply, shown_rows)
+        return drawn(reply, shown_rows, cost=SEEN_COST)
     _what_is_wrong_with_versions(versions_seen)
     reply = correct("rows of streams of many sizes, and the versions on these and on rows with fewer updates")
-    return drawn(reply, shown_rows)
+    return drawn(reply, shown_rows, cost=SEEN_COST)
 
 
 def _what_is_wrong_with_row(row: list[Step], wanted: list[Step], k: int, where: str) -> Reply:
