@@ -177,6 +177,16 @@ def test_what_the_caller_changed_between_steps_counts():
                 assert torch.allclose(buffer.double(), wanted.double(), rtol=within / 100), name
 
 
+def test_stages_that_hand_each_other_more_than_in_the_step_before_are_made_anew():
+    first, second = modules = linears(2)
+    pipeline = Pipeline(modules, gp.OneFOneB(2, 4), mse, devices=four())
+    pipeline.step(some_batch())
+    first.weight, first.bias = (nn.Parameter(torch.ones(shape, dtype=torch.float64)) for shape in ((5, 3), 5))
+    second.weight = nn.Parameter(torch.ones(3, 5, dtype=torch.float64))
+    found = pipeline.step(some_batch())
+    assert_equal(found, train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse), 1e-10)
+
+
 def squares(outputs, targets):
     return ((outputs.float() - targets) ** 2).mean()
 

@@ -38,7 +38,7 @@ class Subprocess(Runner):
 
     def step(self, x: Tensor, targets: Tensor) -> Sequence[RankResult]:
         began = time.perf_counter()
-        packs, there = self._packs(), self.processes.built
+        packs, there, devices = self._packs(), self.processes.built, self.processes.devices
         built = self.token, [structure for structure, _ in packs]
         seed = None if there == built else int(torch.randint(2**31, ()))  # of the caller's generator
         orders = [
@@ -51,16 +51,15 @@ class Subprocess(Runner):
                     for whole, end in ((x, 0), (targets, self.end))
                 ),
             )
-            for modules, (structure, tensors), device in zip(
-                self.held, packs, self.processes.devices, strict=False
-            )
+            for modules, (structure, tensors), device in zip(self.held, packs, devices, strict=False)
         ]
         self.processes.built = None
         replies = self.processes.run_each(worker.step, orders)
         self.processes.built = built
         begins, ends, results, buffers = zip(*replies, strict=True)
-        for modules, result, after in zip(self.held, results, buffers, strict=True):
+        for modules, result in zip(self.held, results, strict=True):
             _require_known(modules, result)
+        for modules, after in zip(self.held, buffers, strict=True):
             _take_buffers(modules, after)
         self.moved = (time.perf_counter() - began - max(ends) + min(begins)) * MILLISECONDS
         return results

@@ -99,8 +99,7 @@ class Pipeline:
         self._whole = schedule
         if place and place.pipelines > copies:
             self._whole = replicate(schedule, place.pipelines)
-        count = self._whole.microbatches
-        task = Task(order.plain, order.recomputed, count, measure)
+        task = Task(order.plain, order.recomputed, self._whole.microbatches, measure)
         job = Job(self.modules, inner, task, mean_loss(loss))
         if isinstance(devices, LocalProcesses):
             self._runner: Runner = Subprocess(job, devices)
@@ -148,7 +147,7 @@ class Pipeline:
 
 
 class MeasuredStep(StepResult):
-    """A ``StepResult`` of PyTorch's engine. Its timeline is made when it is asked for.
+    """A ``StepResult`` of PyTorch's engine. Its timeline and outputs are made when they are asked for.
 
     ``moved`` is how many milliseconds went into sending numbers to local processes and back, before and after
     what the timeline shows; 0 elsewhere. With ``measure=False`` gradients are in ``.grad`` only, ``loss`` is
@@ -165,8 +164,8 @@ class MeasuredStep(StepResult):
     ):
         own = next((result for result in results if result.outputs is not None), None)
         loss = next((result.loss for result in results if result.loss is not None), None)
-        outputs = None if own is None else as_array(order.outputs(own.outputs))
-        vars(self).update(loss=loss, outputs=outputs, moved=runner.moved)  # a StepResult is frozen
+        vars(self).update(loss=loss, moved=runner.moved)  # a StepResult is frozen
+        self._outputs = None if own is None else order.outputs(own.outputs)
         if any(result.spans for result in results):
             found = {labels[key]: tensor for result in results for key, tensor in result.gradients.items()}
             vars(self)["gradients"] = {key: as_array(found[key]) for key in sorted(found)}
@@ -177,6 +176,10 @@ class MeasuredStep(StepResult):
         if name == "gradients":
             raise ValueError("this step has no gradients of its own: measure=False leaves them in .grad")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @cached_property
+    def outputs(self) -> np.ndarray | None:  # type: ignore[override]  # of a process without the last stage
+        return None if self._outputs is None else as_array(self._outputs)
 
     @cached_property
     def _noted(self) -> list[list[Timed]]:

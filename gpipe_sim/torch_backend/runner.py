@@ -12,7 +12,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from gpipe_sim.balance.colocate import colocate
 from gpipe_sim.core.schedule import Schedule
@@ -116,10 +115,7 @@ class Torchrun(Runner):
 
     def __init__(self, job: Job, names: Names | None, place: Place):
         schedule, self.place, self.copy = job.schedule, place, place.copy
-        self.same = {
-            "schedule": repr(schedule),
-            "measure": job.task.measured,
-        }
+        self.same = {"schedule": repr(schedule), "measure": job.task.measured}
         if names is None and torch.cuda.is_available():  # one for each process of this machine
             device = device_named(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
         else:
@@ -189,9 +185,11 @@ class Torchrun(Runner):
             for (key, parameter), some in zip(learning.items(), has, strict=True)
             if some
         }
-        for dtype in {gradient.dtype for gradient in found.values()}:
+        for dtype in dict.fromkeys(gradient.dtype for gradient in found.values()):  # in every process's order
             alike = [gradient for gradient in found.values() if gradient.dtype == dtype]
-            vector_to_parameters(self._sum(parameters_to_vector(alike)), alike)
+            whole = self._sum(torch.cat([gradient.reshape(-1) for gradient in alike]))
+            for gradient, piece in zip(alike, whole.split([each.numel() for each in alike]), strict=True):
+                gradient.copy_(piece.view_as(gradient))
         return own._replace(
             loss=None if own.loss is None else loss,
             gradients={key: found[parameter] for key, parameter in learning.items() if parameter in found},

@@ -43,7 +43,8 @@ class _Pickler(cloudpickle.Pickler):
         if id(value) not in self._number:
             self._number[id(value)] = len(self.tensors)
             self.tensors.append(value)
-        return self._number[id(value)], type(value), value.requires_grad, value.dtype, vars(value)
+        kind = type(value), value.requires_grad, value.dtype, value.shape
+        return self._number[id(value)], kind, vars(value)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -52,7 +53,7 @@ class _Unpickler(pickle.Unpickler):
         self.numbers, self.made = numbers, dict[int, Tensor]()
 
     def persistent_load(self, pid: tuple) -> Tensor:
-        index, kind, asks, _, attributes = pid
+        index, (kind, asks, *_), attributes = pid
         if index not in self.made:
             made = kind(self.numbers[index]).requires_grad_(asks)
             vars(made).update(attributes)

@@ -27,7 +27,6 @@ from gpipe_sim.torch_backend.rank import Rank, Task
 from gpipe_sim.torch_backend.sending import cloudpickle, understood, unpacked
 
 LONGEST = 10 * 365 * 24 * 3600  #: seconds that a message may take: it is not to be what ends first
-_WIDTH = 32  #: how many bytes say what is being done
 
 
 class Reply(NamedTuple):
@@ -92,7 +91,7 @@ def meet(rank: int, size: int, device: torch.device, folder: Path) -> None:
     """Join the others, and from now on write what is printed to a file that the caller shows."""
     sys.stdout = sys.stderr = open(folder / f"{rank}.out", "a", buffering=1)  # noqa: SIM115
     handle = os.open(folder / f"{rank}.doing", os.O_WRONLY | os.O_CREAT)
-    Held.tell = lambda doing: os.pwrite(handle, doing.ljust(_WIDTH).encode(), 0)
+    Held.tell = lambda doing: os.pwrite(handle, doing.ljust(32).encode(), 0)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // size))
     if device.type == "cuda":
         torch.cuda.set_device(device)
