@@ -89,7 +89,7 @@ def draw(
     options = in_flight, memory, messages, critical_path, highlight, weights, pushed
     grain, wanted = read_options("draw", timelines, *options)
     strips = wanted[0].strips  # what they hold at most is written on the right of the lanes
-    beside = max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
+    beside = max(RIGHT, 12 + words_wide(strips.widest, LARGE)) if strips else RIGHT
     fill = grain.column > 0 or page.scale is not None
     unit = unit_for(timelines, fill, right=beside, width=page.width)
     row = row_height(max(timeline.schedule.devices for timeline in timelines))
