@@ -23,8 +23,8 @@ COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
 ALONE_HIGH = 8  #: and on a page of a single device
 MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
 BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (1000, "kB"))
-COUNTED = "microbatches in flight; on the right, the most"
-INPUTS, PALER = "paler: only the input is kept, the rest is computed again", tint(IN_FLIGHT.colour, 0.55)
+COUNTED = "microbatches in flight (right: the most)"
+INPUTS, PALER = "paler: only its input", tint(IN_FLIGHT.colour, 0.55)
 
 
 class Strips(NamedTuple):
@@ -39,11 +39,7 @@ class Strips(NamedTuple):
     traces: Sequence[MemoryTrace] = ()
     steps: int = MOST_STEPS
     alone: bool = False
-    inputs: bool = False  #: whether some microbatches are kept as inputs only
-
-    @property
-    def widest(self) -> str:
-        return self.in_words(self.most, self.most if self.inputs else 0)
+    widest: str = ""  #: of what is said on their right
 
     @property
     def high(self) -> float:
@@ -73,11 +69,13 @@ def strips_of(timelines: Sequence[Timeline], traces: Sequence[MemoryTrace] | Non
     """What a page shows of each timeline, on one scale; with traces there is one timeline."""
     alone = all(timeline.schedule.devices == 1 for timeline in timelines)
     if traces is None:
-        most = max(max(peak_in_flight(each.schedule)) * _share(each) for each in timelines)
-        inputs = any(Kind.R in timeline.schedule.program.where for timeline in timelines)
-        return [Strips(most, alone=alone, inputs=inputs)] * len(timelines)
+        held = [peak * _share(each) for each in timelines for peak in peak_in_flight(each.schedule)]
+        again = any(Kind.R in timeline.schedule.program.where for timeline in timelines)
+        widest = max((number(each) + f" + {number(each)}" * again for each in held), key=len)
+        return [Strips(max(held), alone=alone, widest=widest)] * len(timelines)
     steps = max(FEWEST, MOST_STEPS // (len(traces) * len(MEMORY)))
-    return [Strips(max(trace.peak() for trace in traces), traces, steps, alone)]
+    most = max(trace.peak() for trace in traces)
+    return [Strips(most, traces, steps, alone, bytes_label(most))]
 
 
 def strip_marks(

@@ -26,6 +26,7 @@ THIN, FULL = Rows(1.55, 0.1, 0.42), Rows(1.55, 0.54, 0.86)  #: lanes of each dev
 LANES = tuple(zip((THIN, FULL), NAMES, strict=True))
 NAMES_WIDE = 56  #: pixels of these two names
 SMALL = 10, FAINT  #: their font and colour
+SEEN = 0.0005  #: an error that is not 0.0%
 SMALLEST_ROW = 8  #: pixels of a thin lane that has its name
 
 
@@ -101,7 +102,7 @@ class Overlay(Drawn):
         devices_named = range(len(full.names)) if left > LEFT else ()
         names = [Name(lane.y(k, 0.5), words, *SMALL) for k in devices_named for lane, words in LANES]
         page = Panel([*thin.marks, *full.marks], full.height, names, notes=full.notes)
-        title, until = f"{schedule.name}: simulated above, measured below", max(self.makespan)
+        title, until = f"{schedule.name}: {_claim(self.makespan.error)}", max(self.makespan)
         laid = [
             Laid(devices, at._replace(left=LEFT), ""),
             Laid(page, at, title, _numbers(self), until, self.makespan),
@@ -147,6 +148,12 @@ def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
 
 def _percent(error: Real) -> str:
     return f"{float(error):+.1%}" if math.isfinite(error) else "-"
+
+
+def _claim(error: Real) -> str:
+    if not math.isfinite(error) or abs(error) < SEEN:
+        return "simulated above, measured below"
+    return f"measured {abs(float(error)):.1%} {'longer' if error > 0 else 'shorter'} than simulated"
 
 
 def _numbers(overlay: Overlay) -> str:

@@ -232,6 +232,7 @@ def _line_swatch(style: Style, x: float, top: float) -> Iterator[str]:
         Style.MESSAGE: [(x - 3, y), (x + SWATCH + 1, y)],
         Style.PHASE: [(middle, top - 2), (middle, top + SWATCH + 2)],
         Style.QUEUE: [(x, y), (x + SWATCH, y)],
+        Style.JOINED: [(middle, top - 2), (middle, top + SWATCH + 2)],
     }[style]
     return paint(Lines([path], style), PIXELS, hover=False)
 

@@ -97,7 +97,7 @@ def draw(
     unequal = unequal_work(timelines)
     for timeline, words, each, beside_it in zip(timelines, titles, wanted, unequal, strict=True):
         words, until = page.wrapped(words, HEADLINE), timeline.makespan
-        said = page.wrapped(caption(timeline, each.weights, beside_it), WORDS)
+        said = page.wrapped(caption(timeline, each.weights, beside_it, each.messages), WORDS)
         floor = laid[-1].floor if laid else 0
         at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
