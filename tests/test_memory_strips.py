@@ -15,12 +15,11 @@ from gpipe_sim.drawing.memory_strips import (
     ALONE_HIGH,
     BYTES_HIGH,
     COUNTS_HIGH,
-    PALER,
     Strips,
     bytes_label,
     stacks,
 )
-from gpipe_sim.drawing.palette import MEMORY
+from gpipe_sim.drawing.palette import MEMORY, PALER
 from gpipe_sim.export.spans import from_spans
 
 COUNTED = "#c6b3ea"
@@ -108,7 +107,7 @@ def test_what_is_recomputed_is_pale_until_then_and_a_half_stage_counts_half():
     for device, pale in enumerate(again.outlines(PALER)):
         kept = sum(starts[gp.core.R(device, m)] - timelines[0].ends[gp.core.F(device, m)] for m in range(8))
         assert area(pale) == pytest.approx(kept * COUNTS_HIGH / 8, abs=41 * 0.1 / again.row)
-    assert "paler: only its input" in again.legend
+    assert "only its input" in again.legend
 
 
 def test_a_strip_says_what_it_shows_under_the_mouse():

@@ -10,7 +10,7 @@ from drawn import SVG, extent, image, words_in
 from measured import measured, metered
 
 import gpipe_sim as gp
-from gpipe_sim.drawing.palette import DARK, FAINT, GRID, INK, LANE, PAPER
+from gpipe_sim.drawing.palette import DARK, INK, PAPER
 
 TIMELINE = gp.simulate(gp.ZBH1(3, 4), gp.Costs(comm=1))
 KNOT = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
@@ -52,10 +52,10 @@ def test_the_dark_version_covers_every_light_colour_that_occurs(drawing):
     used = set(re.findall(r'(fill|stroke)="(#\w+)"', text.split("</style>")[-1]))
     assert {("fill", PAPER), ("fill", INK)} <= used
     for what, colour in used:
-        if colour in (PAPER, INK, FAINT, LANE, GRID):
+        if colour in DARK:
             assert rules[f'{what}="{colour}"'] == f"{what}:{DARK[colour]}"
         else:
-            assert f'{what}="{colour}"' not in rules, "boxes, bytes and their numbers stay as they are"
+            assert f'{what}="{colour}"' not in rules, "boxes and their numbers stay as they are"
     assert re.search(r"<style>@media\(prefers-color-scheme:dark\)\{.*\}</style>", text)
 
 

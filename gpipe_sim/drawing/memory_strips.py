@@ -14,7 +14,7 @@ from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.geometry import Rows, between
 from gpipe_sim.drawing.marks import Entry, Name, Shape
-from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY, Look, tint
+from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY, PALER, Look
 from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import in_flight
 
@@ -24,7 +24,7 @@ ALONE_HIGH = 8  #: and on a page of a single device
 MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
 BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (1000, "kB"))
 COUNTED = "microbatches in flight (right: the most)"
-INPUTS, PALER = "paler: only its input", tint(IN_FLIGHT.colour, 0.55)
+INPUTS = "only its input"
 
 
 class Strips(NamedTuple):
