@@ -63,10 +63,10 @@ DARK = {PAPER: "#0f0f0e", INK: "#e8e6e1", FAINT: "#cbc8c2", LANE: "#252321", GRI
 #: And of fills that would be lost on these: all bytes are lighter there, inputs alone are darker.
 DARK |= {
     KINDS[Kind.U].colour: "#8b8b8b",
-    MEMORY[PARAMETERS].colour: "#9a7cd4",
-    MEMORY[STATE].colour: "#bca7e6",
-    MEMORY[BOUNDARY].colour: "#dccff4",
-    MEMORY[SAVED].colour: "#fbf9ff",
+    MEMORY[PARAMETERS].colour: "#7a5480",
+    MEMORY[STATE].colour: "#9a7cd4",
+    MEMORY[BOUNDARY].colour: "#bba5e6",
+    MEMORY[SAVED].colour: "#e6d0ff",
     PALER: "#6f6690",
 }
 #: How far towards white: at most, for a device's later stages.
