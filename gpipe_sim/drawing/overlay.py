@@ -14,7 +14,7 @@ from gpipe_sim.drawing.document import Drawn, Svg
 from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.marks import Name, Panel
 from gpipe_sim.drawing.options import Wanted
-from gpipe_sim.drawing.page import LEFT, Laid, above, row_height, sheet, unit_for
+from gpipe_sim.drawing.page import EDGE, LEFT, Laid, above, row_height, sheet, unit_for
 from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.panel import panel, stretch
@@ -95,7 +95,7 @@ class Overlay(Drawn):
         grain, schedule = grain_of(*both), self.simulated.schedule
         row = row_height(schedule.devices) * stretch(*both)
         left = LEFT + (NAMES_WIDE if THIN.height * row >= SMALLEST_ROW else 0)
-        at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
+        at = Place(EDGE + above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
         wanted = Wanted(notes=grain.notes)
         thin, full = (panel(both[i], grain, at.scale, wanted, rows) for i, rows in enumerate((THIN, FULL)))
         devices = Panel([], full.height, [name._replace(y=name.y - 0.15) for name in full.names])
