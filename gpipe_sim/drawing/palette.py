@@ -62,7 +62,7 @@ ON_DARK, ON_LIGHT = "#ffffff", "#000000"  #: a number in a box
 DARK = {PAPER: "#0f0f0e", INK: "#e8e6e1", FAINT: "#cbc8c2", LANE: "#252321", GRID: "#33312f"}
 #: And of fills that would be lost on these: all bytes are lighter there, inputs alone are darker.
 DARK |= {
-    KINDS[Kind.U].colour: "#8b8b8b",
+    "#515151": "#8b8b8b",  # updates
     MEMORY[PARAMETERS].colour: "#7a5480",
     MEMORY[STATE].colour: "#9a7cd4",
     MEMORY[BOUNDARY].colour: "#bba5e6",
