@@ -130,9 +130,10 @@ def _share(timeline: Timeline) -> Fraction:
 
 def _counted(timeline: Timeline, device: int) -> Stack:
     """The microbatches that are whole, and those of which only the input is kept until R begins."""
-    again = [span for span in timeline.on(device) if span.action.parts[0].kind is Kind.R]
-    kept = [(timeline.ends[span.action._replace(kind=Kind.F)], 1) for span in again]
-    inputs = sorted([(0, 0), *kept, *((span.start, -1) for span in again)])
+    again = [(span.action.parts[0], span.start) for span in timeline.on(device)]
+    again = [(part, start) for part, start in again if part.kind is Kind.R]
+    kept = [(timeline.ends[part._replace(kind=Kind.F)], 1) for part, _ in again]
+    inputs = sorted([(0, 0), *kept, *((start, -1) for _, start in again)])
     counts = in_flight(timeline, device)
     sums = list(zip((time for time, _ in inputs), accumulate(more for _, more in inputs), strict=True))
     times = sorted({time for time, _ in [*counts, *sums]})

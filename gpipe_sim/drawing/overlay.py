@@ -151,9 +151,9 @@ def _percent(error: Real) -> str:
 
 
 def _claim(error: Real) -> str:
-    if not math.isfinite(error) or abs(error) < SEEN:
+    if not SEEN <= abs(off := float(error)) < math.inf:
         return "simulated above, measured below"
-    return f"measured {abs(float(error)):.1%} {'longer' if error > 0 else 'shorter'} than simulated"
+    return f"measured {abs(off):.1%} {'longer' if off > 0 else 'shorter'} than simulated"
 
 
 def _numbers(overlay: Overlay) -> str:
