@@ -237,13 +237,13 @@ def test_a_colour(copy):
         svg = gp.drawing.to_svg(timeline)
         boxes = gp.plots.plot_timeline(timeline).collections
         colours = [to_hex(colour) for colour in boxes[3].get_facecolors()]
-        print(svg.lower().count("#994f00") > 1, "<pattern" in svg, *colours, boxes[-1].get_hatch())
+        print(svg.lower().count("#ad5b00") > 1, "<pattern" in svg, *colours, boxes[-1].get_hatch())
         """
     follow("A colour", copy)
-    assert printed(copy, draw) == ["True True #994f00 ...."]
+    assert printed(copy, draw) == ["True True #ad5b00 ...."]
     assert re.search(r"^\d+ passed", laws(copy, "test_palette.py", "differ or alike or read"))
     path = copy / "gpipe_sim/drawing/palette.py"
-    path.write_text(path.read_text().replace("#994F00", "#7FA650"))
+    path.write_text(path.read_text().replace("#AD5B00", "#7FA650"))
     assert re.search(r"^1 failed", laws(copy, "test_palette.py", "differ_in_grey_by")), "it is R"
 
 

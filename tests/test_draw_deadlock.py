@@ -171,7 +171,8 @@ def test_of_a_long_queue_it_draws_what_is_near_the_knot():
     rows[1][100], rows[1][140] = rows[1][140], rows[1][100]
     drawing = str(draw_deadlock(gp.Explicit(rows)))
     words = re.findall(r">([^<>]+)</text>", drawing)
-    assert words[:9] == ["device 0", *["0F52", "0B49", "0F53", "0B50", "0F54", "0B51", "0F55", "0B52"]]
+    assert words[0] == "Deadlock: device 0 waits for 1, device 1 waits for 0"
+    assert words[1:10] == ["device 0", *["0F52", "0B49", "0F53", "0B50", "0F54", "0B51", "0F55", "0B52"]]
     assert "0F71" in words and words[-1] == "of long queues, only the part with what is stuck or needed"
     assert words[words.index("device 1") - 1] == "0B68"
 

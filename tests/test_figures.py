@@ -119,6 +119,16 @@ def test_a_gantt_chart_claims_the_numbers_of_its_schedule_and_draws_its_spans(na
     assert bubble(drawn) == Fraction(*data["bubble"])
 
 
+def test_the_phases_of_1f1b_are_named_above_its_first_lane():
+    """Its warm-up ends where its first backward begins, its drain begins where its last forward ends."""
+    [ax] = committed("gantt_1f1b").axes
+    named = {text.get_text(): text.get_position()[0] for text in ax.texts if text.get_position()[1] < 0}
+    spans = {name: (start, end) for *_, start, end, name in read("gantt_1f1b")["spans"]}
+    ends = [0, spans["0B0"][0], spans["0F8"][1], 36]
+    middles = {name: named[name] for name in ("warm-up", "steady state", "drain")}
+    assert list(middles.values()) == [(a + b) / 2 for a, b in pairwise(ends)]
+
+
 def test_a_picture_is_drawn_from_its_numbers_alone():
     data = read("gantt_naive")
     data["spans"][-1] = [3, 4, 9, "3B0"]

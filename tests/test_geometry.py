@@ -11,6 +11,7 @@ from gpipe_sim import (
     Explicit,
     GPipe,
     Interleaved1F1B,
+    Link,
     Naive,
     OneFOneB,
     PipeDream,
@@ -31,7 +32,7 @@ from gpipe_sim.drawing.geometry import (
     ticks,
 )
 from gpipe_sim.drawing.text import short
-from gpipe_sim.drawing.words import caption, durations, size, title
+from gpipe_sim.drawing.words import caption, durations, size, slow_hop, title
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.why import idle_spans
 
@@ -156,7 +157,7 @@ def test_kinds_are_listed_in_the_order_of_the_palette():
         (
             simulate(GPipe(2, 2), Costs([1, 2], 1, 1)),
             "GPipe: 11 long, 36.4% waiting",
-            "2 devices, 2 microbatches",
+            "2 devices, 2 microbatches; F takes 1 to 2, B 2",
         ),
         (
             simulate(overlapped(2, 3)),
@@ -167,7 +168,7 @@ def test_kinds_are_listed_in_the_order_of_the_palette():
     ids=lambda value: repr(value)[:40],
 )
 def test_the_title_is_a_claim_and_the_caption_says_what_was_run(timeline, claims, says):
-    """By the names of the papers; how long an action takes only where all of its kind take the same."""
+    """By the names of the papers; how long an action takes, from the shortest to the longest of its kind."""
     assert (title(timeline), caption(timeline)) == (claims, says)
 
 
@@ -184,7 +185,8 @@ def test_rounding_is_no_difference_between_actions():
     """A tenth is no machine number, so ends minus starts differ in their last digits."""
     assert durations(simulate(OneFOneB(4, 8), Costs(0.1, 0.1, 0.1))) == "F takes 0.1, B 0.2"
     spans = [span._replace(end=span.end + 1e-6 * span.device) for span in simulate(GPipe(2, 1)).spans]
-    assert durations(from_spans(GPipe(2, 1), spans)) == ""
+    assert durations(from_spans(GPipe(2, 1), spans)) == "F takes 1, B 2"
+    assert durations(simulate(GPipe(2, 1), Costs((1, 3), 1, (1, 2)))) == "F takes 1 to 3, B 2 to 3"
 
 
 # Numbers
@@ -231,3 +233,11 @@ def test_an_action_is_named_with_its_stage_only_where_needed():
     one, two = GPipe(2, 2), Interleaved1F1B(2, 2)
     assert [short(action, one) for action in one.actions[1][:2]] == ["F0", "F1"]
     assert [short(action, two) for action in two.actions[1][:2]] == ["1F0", "1F1"]
+
+
+def test_the_caption_names_the_slowest_hop_where_messages_are_drawn():
+    links = {(0, 1): Link(1), (1, 2): Link(5), (2, 3): Link(1)}
+    timeline = simulate(OneFOneB(4, 8), links=links | {(b, a): link for (a, b), link in links.items()})
+    assert caption(timeline, messages=True).endswith("; the slowest hop, 1 to 2: 5")
+    assert "hop" not in caption(timeline)
+    assert slow_hop(simulate(OneFOneB(4, 8), Costs(comm=2))) == slow_hop(simulate(GPipe(1, 1))) == ""

@@ -11,8 +11,15 @@ from measured import metered
 import gpipe_sim as gp
 from gpipe_sim.core.memory import CATEGORIES, SAVED, MemoryTrace
 from gpipe_sim.drawing.coarse import Grain
-from gpipe_sim.drawing.memory_strips import ALONE_HIGH, BYTES_HIGH, COUNTS_HIGH, Strips, bytes_label, stacks
-from gpipe_sim.drawing.palette import MEMORY
+from gpipe_sim.drawing.memory_strips import (
+    ALONE_HIGH,
+    BYTES_HIGH,
+    COUNTS_HIGH,
+    Strips,
+    bytes_label,
+    stacks,
+)
+from gpipe_sim.drawing.palette import MEMORY, PALER
 from gpipe_sim.export.spans import from_spans
 
 COUNTED = "#c6b3ea"
@@ -89,6 +96,18 @@ def test_strips_of_several_timelines_have_one_scale_and_each_its_peak_beside_it(
     assert chart_of(str(drawing)).peaks == peaks
     beside = [word for word in words_in(str(drawing)) if word.words in peaks]
     assert len(beside) == 4 and all(word.x + 6 * len(word.words) <= drawing.size[0] for word in beside)
+
+
+def test_what_is_recomputed_is_pale_until_then_and_a_half_stage_counts_half():
+    """The gain of recompute: of 8 microbatches a device keeps one whole, and of the others the input."""
+    timelines = [gp.simulate(gp.remat(gp.GPipe(4, 8), "always")), gp.simulate(gp.Interleaved1F1B(4, 8))]
+    again, halves = charts_in(str(gp.draw(*timelines, in_flight=True)))
+    assert again.peaks == ["1 + 7"] * 4 and halves.peaks == ["5.5", "4.5", "3.5", "2.5"]
+    starts = {span.action: span.start for span in timelines[0].spans}
+    for device, pale in enumerate(again.outlines(PALER)):
+        kept = sum(starts[gp.core.R(device, m)] - timelines[0].ends[gp.core.F(device, m)] for m in range(8))
+        assert area(pale) == pytest.approx(kept * COUNTS_HIGH / 8, abs=41 * 0.1 / again.row)
+    assert "only its input" in again.legend
 
 
 def test_a_strip_says_what_it_shows_under_the_mouse():

@@ -27,8 +27,7 @@ from gpipe_sim.drawing.palette import (
     LATER,
     LINES,
     MEMORY,
-    ON_DARK,
-    ON_LIGHT,
+    PALER,
     PAPER,
     ink,
     tint,
@@ -147,12 +146,23 @@ def test_no_colour_has_two_meanings():
 # Read
 
 
+@VERSIONS
 @pytest.mark.parametrize("kind", list(Kind))
-def test_numbers_on_every_tint_can_be_read(kind):
-    """At the level AA of WCAG 2.1; and they stay as they are where the page is dark, as the boxes do."""
+def test_numbers_on_every_tint_can_be_read(kind, version):
+    """At the level AA of WCAG 2.1; where the page is dark, too."""
     for fill in (tint(KINDS[kind].colour, shade) for shade in SHADES):
-        assert contrast(light(fill), light(ink(fill))) >= 4.5
-        assert not {fill, ON_DARK, ON_LIGHT} & DARK.keys()
+        box, number = (version.get(each, each) for each in (fill, ink(fill)))
+        assert contrast(light(box), light(number)) >= 4.5
+
+
+def test_on_a_dark_page_every_fill_is_seen_on_its_ground():
+    for looks, ground in (
+        (KINDS, LANE),
+        ({"together": COLLECTIVE}, PAPER),
+        (MEMORY | {"inputs": Look(PALER)}, PAPER),
+    ):
+        for name, look in looks.items():
+            assert contrast(light(DARK.get(look.colour, look.colour)), light(DARK[ground])) >= 3, name
 
 
 @VERSIONS

@@ -10,7 +10,8 @@ from drawn import SVG, extent, image, words_in
 from measured import measured, metered
 
 import gpipe_sim as gp
-from gpipe_sim.drawing.palette import DARK, FAINT, GRID, INK, LANE, PAPER
+from gpipe_sim.drawing.document import LARGE, SHOWN
+from gpipe_sim.drawing.palette import DARK, INK, PAPER
 
 TIMELINE = gp.simulate(gp.ZBH1(3, 4), gp.Costs(comm=1))
 KNOT = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
@@ -35,10 +36,12 @@ def test_an_image_has_no_words_under_the_mouse_and_knows_no_theme(drawing):
 
 @EACH
 def test_both_are_well_formed_and_as_large_as_they_say(drawing):
-    for text in (image(drawing), str(drawing)):
+    for text, shown in ((image(drawing), SHOWN), (str(drawing), 1)):
         root = ElementTree.fromstring(text)
         assert root.tag == f"{SVG}svg" and root.get("role") == "img"
-        assert (float(root.get("width")), float(root.get("height"))) == pytest.approx(drawing.size, abs=0.05)
+        assert (float(root.get("width")), float(root.get("height"))) == pytest.approx(
+            [shown * side for side in drawing.size], abs=0.06
+        )
         ids = re.findall(r' id="([\w-]+)"', text)
         assert len(ids) == len(set(ids))
         assert set(re.findall(r"url\(#([\w-]+)\)", text)) == set(ids), "what is defined is used, and no other"
@@ -52,10 +55,10 @@ def test_the_dark_version_covers_every_light_colour_that_occurs(drawing):
     used = set(re.findall(r'(fill|stroke)="(#\w+)"', text.split("</style>")[-1]))
     assert {("fill", PAPER), ("fill", INK)} <= used
     for what, colour in used:
-        if colour in (PAPER, INK, FAINT, LANE, GRID):
+        if colour in DARK:
             assert rules[f'{what}="{colour}"'] == f"{what}:{DARK[colour]}"
         else:
-            assert f'{what}="{colour}"' not in rules, "boxes, bytes and their numbers stay as they are"
+            assert f'{what}="{colour}"' not in rules, "boxes and their numbers stay as they are"
     assert re.search(r"<style>@media\(prefers-color-scheme:dark\)\{.*\}</style>", text)
 
 
@@ -94,7 +97,7 @@ def test_a_deadlock_is_described_by_its_order():
 
 @EACH
 def test_in_a_narrow_window_words_are_larger_and_still_apart_and_on_the_page(drawing):
-    """At 364 pixels, what a window of 500 leaves: without that, a page of 700 has letters of 6 pixels."""
+    """At 364 pixels, what a window of 500 leaves: without that, a page of 850 has letters of 5 pixels."""
     wide, narrow = words_in(str(drawing)), words_in(str(drawing), narrow=True)
     assert [word.words for word in wide] == [word.words for word in narrow]
     assert all(a.size <= b.size for a, b in zip(wide, narrow, strict=True))
@@ -112,5 +115,5 @@ def test_in_a_narrow_window_words_are_larger_and_still_apart_and_on_the_page(dra
 
 def test_nearly_all_words_of_a_usual_chart_grow():
     drawing = str(gp.draw(gp.simulate(gp.OneFOneB(4, 8)), in_flight=True))
-    small = [word.words for word in words_in(drawing, narrow=True) if word.size < 17]
-    assert small == ["waits 3", "done, waits 6"], "as large as the others they would not fit"
+    small = [word.words for word in words_in(drawing, narrow=True) if word.size < LARGE]
+    assert small == ["done, waits 4", "waits 3"], "as large as the others they would not fit"

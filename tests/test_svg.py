@@ -189,7 +189,7 @@ def test_the_makespan_stands_on_the_axis_in_bold():
 @pytest.mark.parametrize("unit", [1, 20, Fraction(1, 2)], ids=str)
 def test_boxes_have_edges_and_phases_lines_by_their_width_not_by_the_unit_of_time(unit):
     """In milliseconds there were none: the unit of time is a pixel then, and the boxes are twenty."""
-    phases = "first backward, last forward"
+    phases = "warm-up ends, drain begins"
     wide, narrow = (
         str(draw(simulate(OneFOneB(*size), Costs(unit, unit, unit)))) for size in ((4, 8), (16, 90))
     )

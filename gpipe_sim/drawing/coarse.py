@@ -21,7 +21,8 @@ from gpipe_sim.drawing.palette import KINDS
 MOST_IN_ROW = 372  #: actions that a row shows as boxes: with more, a box is below 2 pixels
 MOST_BOXES = 3000  #: boxes that a page shows: with more, it is beyond about 300 kB in a notebook
 EXTRA, AXIS = 0.4, 24  #: how many boxes are as long to write as one of the extras, or as a further axis
-MOST_ROWS, MOST_CELLS = 128, 4000  #: rows of a page with boxes and strips; cells of one without boxes
+MOST_ROWS, MOST_CELLS = 128, 24_000  #: rows of a page with boxes and strips; cells of one without boxes,
+#: each as often as there are kinds, and patterns, in it; and as two kinds if there are strips
 
 
 class Grain(NamedTuple):
@@ -58,7 +59,9 @@ def grain_of(*timelines: Timeline, strips: bool = False, pushed: bool = False, o
     written = boxes * (1 + EXTRA * (strips + pushed + others)) + AXIS * (len(timelines) * (1 + pushed) - 1)
     if in_row <= MOST_IN_ROW and written <= MOST_BOXES and not (strips and rows > MOST_ROWS):
         return Grain()
-    columns = min(MOST_IN_ROW, max(1, MOST_CELLS // rows))
+    looks = {KINDS[kind] for program in programs for kind in program.where}
+    layers = len(looks) + sum(bool(look.pattern) for look in looks) + 2 * strips
+    columns = min(MOST_IN_ROW, max(1, MOST_CELLS // (rows * max(1, layers))))
     shortest = (float(max(timeline.makespan for timeline in timelines)) or 1.0) / columns
     rhythm = max(map(_rhythm, timelines)) or shortest
     whole = ceil(shortest / rhythm) if rhythm < shortest else 1 / (rhythm // shortest)

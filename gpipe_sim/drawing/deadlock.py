@@ -10,16 +10,17 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.deadlock import Wait, all_waits, cycle, waiting
 from gpipe_sim.core.problems import QUEUES, SENDS, check_actions
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.drawing.document import Svg, text
+from gpipe_sim.drawing.document import HEADLINE, Svg, text
 from gpipe_sim.drawing.palette import FAINT, INK, KINDS, PAPER, ink
 from gpipe_sim.drawing.words import size
 from gpipe_sim.errors import DeadlockError, one_of
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
 LETTER = 9  #: the room for a letter, where words need a wider box
-LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
+LEFT, TOP, ROW = 74, 62, 104  #: the first box, and from one row to the next
 WAITS, IN_THE_WAY = INK, FAINT  #: the arrows
 MOST_DEVICES = 16  #: of more, only those of the shortest cycle are shown
+MOST_NAMED = 4  #: devices of the cycle that the headline names
 MOST_IN_QUEUE = 24  #: of a longer queue, only the part in which something is stuck or needed
 
 
@@ -75,9 +76,19 @@ def draw_deadlock(schedule: Schedule | Iterable, sends: str = "buffered") -> Svg
     boxes = (part for queue in queues.values() for part in _boxes(stopped, queue))
     arrows = _arrows([wait for wait in waits if wait.other in queues], stuck, queues)
     below = (text(LEFT, legend + 20 * i, words, "start") for i, words in enumerate(notes, 1))
-    parts = [_heads(), *boxes, *arrows, *_legend(legend), *below]
+    head = text(LEFT, 24, _headline(cycle(stopped.waits)), "start", HEADLINE.size, bold=True)
+    parts = [head, _heads(), *boxes, *arrows, *_legend(legend), *below]
     sheet = width, legend + 14 + 20 * len(notes)
     return Svg(lambda hover: iter(parts), sheet, f"{stopped.says}: deadlocked", stopped.text)
+
+
+def _headline(waits: Sequence[Wait]) -> str:
+    if len(waits) > MOST_NAMED:
+        return f"Deadlock: {len(waits):,} devices wait for each other in a circle"
+    return "Deadlock: " + ", ".join(
+        f"device {each.device} waits for {'itself' if each.other == each.device else each.other}"
+        for each in waits
+    )
 
 
 def _order(schedule: Schedule) -> Stopped | None:

@@ -12,6 +12,7 @@ from gpipe_sim.drawing.marks import LETTER
 from gpipe_sim.drawing.palette import DARK, INK, PAPER
 from gpipe_sim.errors import got, require, require_in
 
+SHOWN = 1.25  #: how much larger a notebook shows it: its words are as large as those of a figure, 15 pixels
 SHRUNK = 0.68  #: in a window that shows less of its width a page shrinks, and words grow where they have room
 
 
@@ -24,7 +25,7 @@ class Font(NamedTuple):
     wide: float = 1.0  #: how much wider bold letters are
 
 
-WORDS, HEADLINE = Font(12, 17, "n"), Font(14, 20, "t", 1.08)
+WORDS, HEADLINE = Font(12, 18, "n"), Font(14, 21, "t", 1.08)
 FONT, LARGE, GROWS, _ = WORDS
 UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  #: what no XML may hold
 DARKER = "".join(
@@ -40,7 +41,7 @@ class Svg:
     no theme, so it leaves out both; a saved SVG has them.
 
     It is drawn ``scale`` times as large as its parts say, at 96 pixels to the inch. Without one, it is as
-    large as they say, and its words grow in a narrow window.
+    large as they say, or larger in a notebook, and its words grow in a narrow window.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Svg:
         more = f"<desc>{escape(self.more)}</desc>" if self.more else ""
         return self._written([f"<title>{escape(self.says)}</title>{more}", style], hover=True)
 
-    def _written(self, head: Sequence[str], hover: bool) -> str:
-        width, height = (px(side * (self.scale or 1)) for side in self.size)
+    def _written(self, head: Sequence[str], hover: bool, shown: float = 1) -> str:
+        width, height = (px(side * (self.scale or shown)) for side in self.size)
         grown = "".join(f".{font.grows}{{font-size:{font.large}px}}" for font in (WORDS, HEADLINE))
         style = f"<style>@media(max-width:{px(SHRUNK * self.size[0])}px){{{grown}}}</style>"
         style = style if self.scale is None else ""
@@ -73,7 +74,7 @@ class Svg:
         )
 
     def _repr_html_(self) -> str:
-        data = b64encode(self._written([], hover=False).encode()).decode()
+        data = b64encode(self._written([], False, SHOWN).encode()).decode()
         return f'<img alt="{escape(self.says)}" src="data:image/svg+xml;base64,{data}">'
 
     def __repr__(self) -> str:

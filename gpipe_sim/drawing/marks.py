@@ -34,6 +34,7 @@ class Style(Enum):
     FRAME = "frame", 2
     MESSAGE = "arrow", 1
     QUEUE = "dotted", 1.4
+    JOINED = "joined", 1.2
 
     @property
     def width(self) -> float:

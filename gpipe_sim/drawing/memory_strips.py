@@ -1,18 +1,20 @@
 """A strip below each lane: how many microbatches, or how many bytes, the device holds over time."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.memory import MemoryTrace
-from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.geometry import Rows, between
 from gpipe_sim.drawing.marks import Entry, Name, Shape
-from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY
+from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY, PALER, Look
 from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import in_flight
 
@@ -21,20 +23,23 @@ COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
 ALONE_HIGH = 8  #: and on a page of a single device
 MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
 BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (1000, "kB"))
-COUNTED = "microbatches in flight, and the most"
+COUNTED = "microbatches in flight (right: the most)"
+INPUTS = "only its input"
 
 
 class Strips(NamedTuple):
     """What strips show: bytes if there are traces, one per device, otherwise microbatches in flight.
 
-    ``most`` is what a full strip holds, the same for all strips of a page. A trace with more than so many
-    ``steps`` is thinned. With one device ``alone`` on its page, the strip is large.
+    A microbatch is one at all stages of a device: where there are two, each counts half. ``most`` is what a
+    full strip holds, the same for all strips of a page. A trace with more than so many ``steps`` is thinned.
+    With one device ``alone`` on its page, the strip is large.
     """
 
-    most: int
+    most: Real
     traces: Sequence[MemoryTrace] = ()
     steps: int = MOST_STEPS
     alone: bool = False
+    widest: str = ""  #: of what is said on their right
 
     @property
     def high(self) -> float:
@@ -47,8 +52,10 @@ class Strips(NamedTuple):
         """Lanes with room for a strip below each."""
         return Rows(1 + BELOW + self.high)
 
-    def in_words(self, held: int) -> str:
-        return bytes_label(held) if self.traces else str(held)
+    def in_words(self, held: Real, inputs: Real = 0) -> str:
+        if self.traces:
+            return bytes_label(int(held))
+        return number(held) + (f" + {number(inputs)}" if inputs else "")
 
 
 class Stack(NamedTuple):
@@ -62,18 +69,20 @@ def strips_of(timelines: Sequence[Timeline], traces: Sequence[MemoryTrace] | Non
     """What a page shows of each timeline, on one scale; with traces there is one timeline."""
     alone = all(timeline.schedule.devices == 1 for timeline in timelines)
     if traces is None:
-        most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
-        return [Strips(most, alone=alone)] * len(timelines)
+        held = [peak * _share(each) for each in timelines for peak in peak_in_flight(each.schedule)]
+        again = any(Kind.R in timeline.schedule.program.where for timeline in timelines)
+        widest = max((number(each) + f" + {number(each)}" * again for each in held), key=len)
+        return [Strips(max(held), alone=alone, widest=widest)] * len(timelines)
     steps = max(FEWEST, MOST_STEPS // (len(traces) * len(MEMORY)))
-    return [Strips(max(trace.peak() for trace in traces), traces, steps, alone)]
+    most = max(trace.peak() for trace in traces)
+    return [Strips(most, traces, steps, alone, bytes_label(most))]
 
 
 def strip_marks(
     timeline: Timeline, grain: Grain, rows: Rows, strips: Strips
 ) -> tuple[list[Shape], list[Name]]:
     """The strips of all devices, a shape per category; and each one's peak, to stand on its right."""
-    counted = COUNTED.replace(",", " at each stage,") if timeline.schedule.program.stacked else COUNTED
-    looks = MEMORY if strips.traces else {counted: IN_FLIGHT}
+    looks = MEMORY if strips.traces else {COUNTED: IN_FLIGHT, INPUTS: Look(PALER)}
     scale = strips.high / (float(strips.most) or 1)
     outlines, says, peaks, held_for = [], [], [], np.zeros(len(looks))
     for row, (times, held) in enumerate(stacks(timeline, grain, strips)):
@@ -82,7 +91,7 @@ def strip_marks(
         edges = [*times, timeline.makespan]
         outlines.append([between(edges, above, below) for below, above in pairwise(levels)])
         held_for += held @ np.diff(np.array(edges, float))
-        peak = strips.in_words(int(held.sum(axis=0).max()))
+        peak = strips.in_words(*([held.sum(axis=0).max()] if strips.traces else held.max(axis=1)))
         says.append(f"device {row}: at most {peak}{'' if strips.traces else ' in flight'}")
         peaks.append(Name(floor - strips.high / 2, peak))
     every = zip(zip(*outlines, strict=True), looks.items(), held_for, strict=True)
@@ -110,9 +119,32 @@ def stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:
         edges = np.arange(strips.steps) * (float(timeline.makespan) / strips.steps)
         yield _thinned(stack, edges) if len(trace.times) > strips.steps else stack
     for device in range(0 if strips.traces else timeline.schedule.devices):
-        times, counts = zip(*in_flight(timeline, device), strict=True)
-        stack = Stack(times, np.array([counts]))
+        stack = _counted(timeline, device)
         yield _thinned(stack, grain.edges(timeline)[:-1]) if grain.column else stack
+
+
+def _share(timeline: Timeline) -> Fraction:
+    """What a stage is of the work of a device."""
+    return Fraction(timeline.schedule.devices, timeline.schedule.stages)
+
+
+def _counted(timeline: Timeline, device: int) -> Stack:
+    """The microbatches that are whole, and those of which only the input is kept until R begins."""
+    again = [(span.action.parts[0], span.start) for span in timeline.on(device)]
+    again = [(part, start) for part, start in again if part.kind is Kind.R]
+    kept = [(timeline.ends[part._replace(kind=Kind.F)], 1) for part, _ in again]
+    inputs = sorted([(0, 0), *kept, *((start, -1) for _, start in again)])
+    counts = in_flight(timeline, device)
+    sums = list(zip((time for time, _ in inputs), accumulate(more for _, more in inputs), strict=True))
+    times = sorted({time for time, _ in [*counts, *sums]})
+    whole, pale = (_at(times, steps) for steps in (counts, sums))
+    return Stack(times, np.array([whole - pale, pale]) * float(_share(timeline)))
+
+
+def _at(times: Sequence[Real], steps: Sequence[tuple[Real, int]]) -> np.ndarray:
+    """What the last step that has begun says, at each of these times."""
+    begins, counts = zip(*steps, strict=True)
+    return np.array(counts)[np.searchsorted(np.array(begins, float), np.array(times, float), "right") - 1]
 
 
 def _thinned(stack: Stack, edges: np.ndarray) -> Stack:

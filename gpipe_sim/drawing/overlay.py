@@ -14,7 +14,7 @@ from gpipe_sim.drawing.document import Drawn, Svg
 from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.marks import Name, Panel
 from gpipe_sim.drawing.options import Wanted
-from gpipe_sim.drawing.page import LEFT, Laid, above, row_height, sheet, unit_for
+from gpipe_sim.drawing.page import EDGE, LEFT, Laid, above, row_height, sheet, unit_for
 from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.panel import panel, stretch
@@ -26,6 +26,7 @@ THIN, FULL = Rows(1.55, 0.1, 0.42), Rows(1.55, 0.54, 0.86)  #: lanes of each dev
 LANES = tuple(zip((THIN, FULL), NAMES, strict=True))
 NAMES_WIDE = 56  #: pixels of these two names
 SMALL = 10, FAINT  #: their font and colour
+SEEN = 0.0005  #: an error that is not 0.0%
 SMALLEST_ROW = 8  #: pixels of a thin lane that has its name
 
 
@@ -94,14 +95,14 @@ class Overlay(Drawn):
         grain, schedule = grain_of(*both), self.simulated.schedule
         row = row_height(schedule.devices) * stretch(*both)
         left = LEFT + (NAMES_WIDE if THIN.height * row >= SMALLEST_ROW else 0)
-        at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
+        at = Place(EDGE + above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
         wanted = Wanted(notes=grain.notes)
         thin, full = (panel(both[i], grain, at.scale, wanted, rows) for i, rows in enumerate((THIN, FULL)))
         devices = Panel([], full.height, [name._replace(y=name.y - 0.15) for name in full.names])
         devices_named = range(len(full.names)) if left > LEFT else ()
         names = [Name(lane.y(k, 0.5), words, *SMALL) for k in devices_named for lane, words in LANES]
         page = Panel([*thin.marks, *full.marks], full.height, names, notes=full.notes)
-        title, until = f"{schedule.name}: simulated above, measured below", max(self.makespan)
+        title, until = f"{schedule.name}: {_claim(self.makespan.error)}", max(self.makespan)
         laid = [
             Laid(devices, at._replace(left=LEFT), ""),
             Laid(page, at, title, _numbers(self), until, self.makespan),
@@ -147,6 +148,12 @@ def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
 
 def _percent(error: Real) -> str:
     return f"{float(error):+.1%}" if math.isfinite(error) else "-"
+
+
+def _claim(error: Real) -> str:
+    if not SEEN <= abs(off := float(error)) < math.inf:
+        return "simulated above, measured below"
+    return f"measured {abs(off):.1%} {'longer' if off > 0 else 'shorter'} than simulated"
 
 
 def _numbers(overlay: Overlay) -> str:

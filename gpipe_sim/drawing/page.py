@@ -27,10 +27,11 @@ from gpipe_sim.drawing.paint import PATTERNS, PIXELS, Place, line_of, outline_al
 from gpipe_sim.drawing.palette import FAINT, INK, Look
 from gpipe_sim.errors import Real, require_in
 
-WIDTH = 700  #: the most pixels that a chart takes from left to right
+WIDTH = 850  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a timeline of few actions is not blown up
 LEFT, RIGHT = 84, 24
 NARROWEST, MARGIN = 20, 10  #: a width that is asked for, in sizes of its font; what is left of words in it
+EDGE = 6  #: pixels above the first title
 TITLE, CAPTION, AXIS = 26, 17, 26  #: pixels of the lines above a panel, and of the axis below
 LEGEND_LINE, SWATCH = 19, 12  #: from one line of a legend to the next, and the side of a swatch
 NUMBER, FINER = 34, 9  #: pixels from one number of the axis to the next, and from one tick to the next
@@ -232,6 +233,7 @@ def _line_swatch(style: Style, x: float, top: float) -> Iterator[str]:
         Style.MESSAGE: [(x - 3, y), (x + SWATCH + 1, y)],
         Style.PHASE: [(middle, top - 2), (middle, top + SWATCH + 2)],
         Style.QUEUE: [(x, y), (x + SWATCH, y)],
+        Style.JOINED: [(middle, top - 2), (middle, top + SWATCH + 2)],
     }[style]
     return paint(Lines([path], style), PIXELS, hover=False)
 

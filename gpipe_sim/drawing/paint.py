@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpipe_sim.drawing.document import FONT, GROWS, LARGE, css_class, px
 from gpipe_sim.drawing.marks import Labels, Lines, Mark, Outline, Scale, Shape, Style
-from gpipe_sim.drawing.palette import DOTS, INK, LINES, ON_DARK, PAPER
+from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER
 from gpipe_sim.errors import Real
 
 DASHES = {Style.PHASE: "3 2", Style.QUEUE: "1.4 2"}  #: pixels of line and gap
@@ -15,9 +15,9 @@ HEAD = 7  #: pixels from the point of an arrow to its shaft
 #: In pixels; their ids are the names of the patterns.
 PATTERNS = {
     LINES: '<pattern id="lines" width="5" height="5" patternUnits="userSpaceOnUse" '
-    f'patternTransform="rotate(45)"><path d="M0 0v5" stroke="{ON_DARK}" stroke-width="3"/></pattern>',
+    f'patternTransform="rotate(45)"><path d="M0 0v5" stroke="{PAPER}" stroke-width="3"/></pattern>',
     DOTS: '<pattern id="dots" width="4" height="4" patternUnits="userSpaceOnUse">'
-    f'<circle cx="2" cy="2" r="1.3" fill="{ON_DARK}"/></pattern>',
+    f'<circle cx="2" cy="2" r="1.3" fill="{PAPER}"/></pattern>',
 }
 
 

@@ -43,7 +43,10 @@ MEMORY = {
     MESSAGES: Look("#c6b3ea", LINES),
 }
 IN_FLIGHT = MEMORY[SAVED]  #: microbatches in flight are counted by what is saved for them
-COLLECTIVE = Look("#D55E00")  #: what several devices send each other together, in a strip below their lanes
+PALER = "#e5ddf6"  #: those of which only the input is kept
+COLLECTIVE = Look(
+    "#D55E00", band=0.3
+)  #: what several devices send each other together, in a strip below their lanes
 #: One colour and one marker per curve, in order: ink, lighter and lighter. A curve has its name at its end.
 CURVES = ("#222222", "#4a4a4a", "#6b6b6b", "#868686", "#949494")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -56,7 +59,16 @@ LANE = "#e9e7e2"  #: the ground of each device, on which its boxes stand: what s
 GRID = "#e5e5e5"
 ON_DARK, ON_LIGHT = "#ffffff", "#000000"  #: a number in a box
 #: What becomes of these in a saved file, for a reader who prefers dark pages.
-DARK = {PAPER: "#1c1b1a", INK: "#e8e6e1", FAINT: "#cbc8c2", LANE: "#383633", GRID: "#33312f"}
+DARK = {PAPER: "#0f0f0e", INK: "#e8e6e1", FAINT: "#cbc8c2", LANE: "#252321", GRID: "#33312f"}
+#: And of fills that would be lost on these: all bytes are lighter there, inputs alone are darker.
+DARK |= {
+    "#515151": "#8b8b8b",  # updates
+    MEMORY[PARAMETERS].colour: "#7a5480",
+    MEMORY[STATE].colour: "#9a7cd4",
+    MEMORY[BOUNDARY].colour: "#bba5e6",
+    MEMORY[SAVED].colour: "#e6d0ff",
+    PALER: "#6f6690",
+}
 #: How far towards white: at most, for a device's later stages.
 LATER = 0.6
 #: How opaque on their lane: boxes beside those that are highlighted.
@@ -69,7 +81,12 @@ def tint(colour: str, shade: float) -> str:
 
 
 def ink(fill: str) -> str:
-    """The colour for a number on this fill: white or black, whichever has more contrast by WCAG 2.1."""
+    """The colour for a number on this fill: white or black, whichever has more contrast by WCAG 2.1.
+
+    On what is lighter on dark pages it is paper, which is white on others.
+    """
+    if fill in DARK:
+        return PAPER
     linear = [_linear(channel / 255) for channel in _channels(fill)]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return ON_DARK if (luminance + 0.05) ** 2 < 0.05 * 1.05 else ON_LIGHT

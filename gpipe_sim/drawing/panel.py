@@ -5,24 +5,53 @@ Nothing here knows pixels, SVG or matplotlib: a painter says how large a unit, a
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import Grain, areas
 from gpipe_sim.drawing.geometry import RANK, Box, Rows, boxes, entry_of, long_waits, phase_lines, rectangle
-from gpipe_sim.drawing.marks import DIGIT, Entry, Label, Labels, Lines, Mark, Name, Panel, Scale, Shape, Style
+from gpipe_sim.drawing.marks import (
+    DIGIT,
+    Corner,
+    Entry,
+    Label,
+    Labels,
+    Lines,
+    Mark,
+    Name,
+    Panel,
+    Scale,
+    Shape,
+    Style,
+)
 from gpipe_sim.drawing.memory_strips import strip_marks
 from gpipe_sim.drawing.options import Picked, Wanted
-from gpipe_sim.drawing.palette import COLLECTIVE, FADED, FAINT, INK, KINDS, LANE, LATER, Look, ink, tint
+from gpipe_sim.drawing.palette import (
+    COLLECTIVE,
+    DOTS,
+    FADED,
+    FAINT,
+    INK,
+    KINDS,
+    LANE,
+    LATER,
+    LINES,
+    Look,
+    ink,
+    tint,
+)
 from gpipe_sim.links.collective import collectives_of, names_of
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
 PAIRED = 1.4  #: with overlapped pairs rows are so much higher, and a number fits into half a row
 COLLECTIVE_HIGH, GAP = 0.7, 0.04  #: rows of a collective's strip and of the gap above it, and of the gap
+TOGETHER = "", LINES, DOTS  #: patterns of collectives, in the order of their names
 WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
-PHASES = Entry(12, "first backward, last forward", Style.PHASE)
+PHASES = Entry(12, "warm-up ends, drain begins", Style.PHASE)
+JOINED = Entry(14, "they do it together", Style.JOINED)
 ARROW = Entry(30, "message", Style.MESSAGE)
 QUEUED = Entry(30, "message that waits for its link", Style.QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
@@ -35,6 +64,8 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
     """Lanes, what the devices do, and what is wanted besides."""
     rows = rows or rows_of(timeline, wanted)
     marks: list[Mark] = [lanes(timeline, rows)]
+    if rows.collectives and (joins := _joins(timeline, rows)).paths:
+        marks.append(joins)
     marks += areas(timeline, grain, rows) if grain.column else _detail(timeline, scale, wanted, rows)
     if rows.collectives:
         marks += _collectives(timeline, rows)
@@ -74,8 +105,9 @@ def lanes(timeline: Timeline, rows: Rows) -> Shape:
 def _collectives(timeline: Timeline, rows: Rows) -> Iterator[Mark]:
     """What devices send each other together, such as an all-reduce: a strip below the lane of each."""
     high = rows.collectives - GAP
-    for what in names_of(timeline):
+    for i, what in enumerate(names_of(timeline)):
         outlines, labels, says = [], [], []
+        look = COLLECTIVE._replace(pattern=TOGETHER[i % len(TOGETHER)])
         for each in (each for each in collectives_of(timeline) if each.what == what):
             middle, wide = float(each.start + each.end) / 2, float(each.end - each.start)
             words = each.what if each.stage is None else f"stage {each.stage}"
@@ -84,8 +116,25 @@ def _collectives(timeline: Timeline, rows: Rows) -> Iterator[Mark]:
                 outlines.append(rectangle(each.start, top, each.end, top + high))
                 labels.append(Label(middle, top + high / 2, words, wide, high))
                 says.append(str(each))
-        yield Shape(outlines, COLLECTIVE.colour, Entry(13, what, COLLECTIVE), edged=True, says=says)
-        yield Labels(labels, ink(COLLECTIVE.colour))
+        yield Shape(outlines, look.colour, Entry(13, what, look), edged=True, says=says)
+        if look.pattern:
+            yield Shape([_band(corners, look.band) for corners in outlines], "", pattern=look.pattern)
+        yield Labels(labels, ink(look.colour))
+
+
+def _joins(timeline: Timeline, rows: Rows) -> Lines:
+    """From strip to strip of those who take part, where they begin; behind all boxes."""
+    paths = []
+    for each in collectives_of(timeline):
+        tops = [rows.y(device, 1) + GAP for device in sorted(each.devices)]
+        paths += [[(float(each.start), y) for y in ends] for ends in pairwise(tops)]
+    return Lines(paths, Style.JOINED, JOINED)
+
+
+def _band(corners: Sequence[Corner], part: float) -> list[Corner]:
+    """The lower part of a rectangle."""
+    (left, top), _, (right, bottom), _ = corners
+    return rectangle(left, bottom - part * (bottom - top), right, bottom)
 
 
 def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Iterator[Mark]:
@@ -157,7 +206,7 @@ def _number(box: Box) -> Label:
 
 def _phases(timeline: Timeline, rows: Rows) -> Lines:
     """A line across a device's lane wherever one of its phases ends, as far over both edges of the lane."""
-    over = (rows.top + rows.height / 2) if rows.pitch > 1 else rows.pitch / 2
+    over = Rows().top + rows.height / 2
     ends = [(float(time), rows.y(device, 0.5)) for time, device in phase_lines(timeline)]
     return Lines([[(x, middle - over), (x, middle + over)] for x, middle in ends], Style.PHASE, PHASES)
 

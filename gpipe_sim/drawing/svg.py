@@ -10,7 +10,7 @@ from gpipe_sim.core.timeline import Span, Timeline, of_timeline, require_timelin
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.document import HEADLINE, LARGE, WORDS, Svg, words_wide, written
 from gpipe_sim.drawing.options import Wanted, read_options
-from gpipe_sim.drawing.page import LEFT, RIGHT, Laid, above, read_sheet, row_height, sheet, unit_for
+from gpipe_sim.drawing.page import EDGE, LEFT, RIGHT, Laid, above, read_sheet, row_height, sheet, unit_for
 from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
@@ -68,7 +68,7 @@ def draw(
     ``train_step``. ``pushed=True`` adds the same work pushed to the left, so that what is left is waiting.
     ``titles`` replaces the line above each.
 
-    ``width`` is that of the page in pixels, 96 to the inch, and ``font_size`` that of its letters: 700 and 12
+    ``width`` is that of the page in pixels, 96 to the inch, and ``font_size`` that of its letters: 850 and 12
     unless one of them is given. Then the page is exactly so wide, and lines that are too long for it are
     broken: ``draw(timeline, width=317, font_size=9).save("column.pdf")`` is 3.3 inches wide, in 6.75 points.
 
@@ -89,7 +89,7 @@ def draw(
     options = in_flight, memory, messages, critical_path, highlight, weights, pushed
     grain, wanted = read_options("draw", timelines, *options)
     strips = wanted[0].strips  # what they hold at most is written on the right of the lanes
-    beside = max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
+    beside = max(RIGHT, 12 + words_wide(strips.widest, LARGE)) if strips else RIGHT
     fill = grain.column > 0 or page.scale is not None
     unit = unit_for(timelines, fill, right=beside, width=page.width)
     row = row_height(max(timeline.schedule.devices for timeline in timelines))
@@ -97,8 +97,8 @@ def draw(
     unequal = unequal_work(timelines)
     for timeline, words, each, beside_it in zip(timelines, titles, wanted, unequal, strict=True):
         words, until = page.wrapped(words, HEADLINE), timeline.makespan
-        said = page.wrapped(caption(timeline, each.weights, beside_it), WORDS)
-        floor = laid[-1].floor if laid else 0
+        said = page.wrapped(caption(timeline, each.weights, beside_it, each.messages), WORDS)
+        floor = laid[-1].floor if laid else EDGE
         at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
         if pushed and not grain.column:

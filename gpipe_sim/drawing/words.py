@@ -9,6 +9,7 @@ from gpipe_sim.core.program import KINDS as CODES
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.palette import KINDS
+from gpipe_sim.errors import Real
 from gpipe_sim.streams.updates import updates_of
 
 OVERHEAD = 1.25  #: work is equal up to this factor
@@ -21,14 +22,27 @@ def title(timeline: Timeline) -> str:
     return f"{timeline.schedule.name}: {number(timeline.makespan)} long, {waiting}"
 
 
-def caption(timeline: Timeline, weights: str = "", beside: str = "") -> str:
-    """What was run: how many of what, and how long an action of each kind takes if all take the same.
+def caption(timeline: Timeline, weights: str = "", beside: str = "", messages: bool = False) -> str:
+    """What was run: how many of what, and how long an action of each kind takes.
 
-    With the mode in which it uses its weights, if the chart shows their versions; and what has to be said
-    because of what it stands ``beside``.
+    With the hop that is slower than others, if the chart shows ``messages``; the mode in which it uses its
+    weights, if it shows their versions; and what has to be said because of what it stands ``beside``.
     """
     mode = f"weights: {weights}" if weights else ""
-    return "; ".join(filter(None, (size(timeline.schedule), durations(timeline), mode, beside)))
+    slow = slow_hop(timeline) if messages else ""
+    return "; ".join(filter(None, (size(timeline.schedule), durations(timeline), slow, mode, beside)))
+
+
+def slow_hop(timeline: Timeline) -> str:
+    """Between which two devices messages take longest, if they take less time between others."""
+    longest: dict[tuple[int, ...], Real] = {}
+    for message in timeline.messages:
+        hop = tuple(sorted((message.source, message.target)))
+        longest[hop] = max(longest.get(hop, 0), message.end - message.start)
+    if not longest or max(longest.values()) - min(longest.values()) <= SAME * max(longest.values()):
+        return ""
+    (one, other), slowest = max(longest.items(), key=lambda each: each[1])
+    return f"the slowest hop, {one} to {other}: {number(slowest)}"
 
 
 def unequal_work(timelines: Sequence[Timeline]) -> list[str]:
@@ -77,19 +91,16 @@ def _updated(schedule: Schedule) -> str:
 
 
 def durations(timeline: Timeline) -> str:
-    """In words, as "F takes 1, B 2"; nothing if two actions of one kind differ or run in pairs."""
+    """In words, as "F takes 1, B 2" or "F takes 1 to 3, B 2 to 6"; nothing if actions run in pairs."""
     program = timeline.schedule.program
     if program.paired or not program.size:
         return ""
     each, times = {}, timeline.end - timeline.start
     for code in np.unique(program.kind).tolist():
         found = times[program.kind == code]
-        shortest, longest = found.min(), found.max()
-        if longest - shortest > SAME * longest:
-            return ""
-        each[CODES[code]] = number(longest)
+        each[CODES[code]] = " to ".join(dict.fromkeys(map(number, (found.min(), found.max()))))
     first, *others = (f"{kind} {each[kind]}" for kind in KINDS if kind in each)
-    return ", ".join([first.replace(" ", " takes "), *others])
+    return ", ".join([first.replace(" ", " takes ", 1), *others])
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -77,7 +77,7 @@ def plot_timeline(
     options = in_flight, memory, messages, critical_path, highlight, weights
     grain, [wanted] = read_options("plot_timeline", [timeline], *options)
     rows = timeline.schedule.devices * rows_of(timeline, wanted).pitch
-    words = title, caption(timeline, wanted.weights)
+    words = title, caption(timeline, wanted.weights, messages=wanted.messages)
     return _painted(ax, timeline, rows, lambda scale: panel(timeline, grain, scale, wanted), *words)
 
 
@@ -284,8 +284,8 @@ def handle(entry: Entry) -> Patch | Line2D:
         return Patch(label=words, facecolor="none", edgecolor=INK, linewidth=1.6 if swatch else 0)
     if swatch is Style.MESSAGE:
         return Line2D([], [], color=INK, lw=0.8 * swatch.width, label=words, marker=9, ms=4)
-    x, y = ([0.5, 0.5], [0, 1]) if swatch is Style.PHASE else ([], [])
-    return Line2D(x, y, color=INK, lw=0.8 * swatch.width, label=words, ls=DASHES[swatch])
+    x, y = ([], []) if swatch is Style.QUEUE else ([0.5, 0.5], [0, 1])
+    return Line2D(x, y, color=INK, lw=0.8 * swatch.width, label=words, ls=DASHES.get(swatch, "solid"))
 
 
 def _times(until: float) -> list[float]:
