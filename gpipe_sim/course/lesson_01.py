@@ -19,34 +19,6 @@ HIDDEN = (
 )
 ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
 
-#: What natural wrong guesses at how many times the bytes of the weights training keeps would be.
-KEPT = {
-    1: "That is the weights alone. Where do their gradients stand?",
-    2: "That is the weights and their gradients. What does Adam remember?",
-    3: "That leaves out one array as large as the weights. Which did you count: gradients, each average?",
-}
-#: And at the megabytes of the fullest of four devices that split the layers.
-FULLEST = {
-    2.37: "That is the weights of the fullest device. What else does it keep about every weight?",
-    6.61: "That is a fourth of the whole. Which of the four stages have a large linear layer?",
-    8.41: "That is one large linear layer. Device 0 has three layers: how many of them are linear?",
-    26.44: "That is a copy of the whole. Which layers does one device have to hold?",
-}
-#: And at the time that four devices take for one step, a stage each.
-LENGTHS = {
-    3: "That is four devices that all work from the start. What does device 3 have to work on at time 0?",
-    4: "That is the forwards alone. What comes back?",
-    6: "That lets all backwards run at once. What does device 0 need before it can begin its own?",
-    48: "That counts the time of every device, waiting included. How long is it on the clock?",
-}
-#: And at the share of all device time in which eight devices wait, in the naive plan.
-IDLE = {
-    0.125: "That is the share in which devices work. How large is the rest?",
-    0.75: "That is four devices. How many work at any moment, and of how many?",
-    0.5: "That is two devices that take turns. How many are waiting here while one works?",
-    7: "That is the waiting divided by the work. How long are the two together?",
-}
-
 
 @exercise("write a function devices_needed(layers, capacity) and pass it in")
 def devices_needed(answer: Callable | None) -> Reply:

@@ -29,31 +29,6 @@ HIDDEN = (
     ([64, 7, 90, 33, 10], 50, np.float64),
     ([64, 300, 20, 10], 12, np.float32),
 )
-#: What natural wrong guesses at the bytes that device 1 sends back would be.
-SENT_BACK = {
-    8: "That is the loss, one number. Does device 0 know from it which way to change its weights?",
-    256: "That is one number for each sample. Does each of a sample's 16 features have the same gradient?",
-    1280: "That is the gradient of W1. Which device needs that one?",
-    2560: "That is the gradient of the output. What does device 0 know of W1?",
-    512: "That is how many numbers they are. How many bytes has each?",
-    2048: "That is 4 bytes for each number. How many bytes do ours have?",
-    8192: "That is the gradient of W0. Which device has the x that it takes to compute it?",
-    16384: "That is the gradient of x. Which boundary does x cross?",
-}
-#: And at how many times larger the largest message is than the smallest.
-LARGEST = {
-    1: "That is one size for every cut. What is handed on after the narrow layer?",
-    4: "That is how the first two matrices of weights compare. Do weights cross?",
-    6.4: "That is how the weights of the linear layers compare. Do weights cross?",
-    8: "That compares a wide place with the data. Who sends the data?",
-    51.2: "That compares a wide place with the output. Does the output cross a boundary?",
-}
-#: And at the length of the step on two devices whose backwards are split.
-SPLIT_LENGTHS = {
-    5: "That is without the messages. What does device 1 wait for before it starts?",
-    6: "That is when device 0 has done its I. What is still to be done there?",
-    8: "That is with B in one piece. When does the gradient leave device 1 now?",
-}
 TIMES = 10  #: how many times too large a gradient is that is divided by the samples alone, for ten outputs
 #: with rates with which they learn the digits
 OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {"SGD": partial(SGD, 1.0), "Adam": partial(Adam, 0.01)}

@@ -24,30 +24,6 @@ SIZES = ((10, 4), (13, 5), (12, 4), (7, 7), (9, 1))  # digits and microbatches
 RUNS = (((6, 5, 4), 8, 4), ((6, 5, 4), 10, 4), ((5, 7, 3, 4), 11, 3), ((7, 4), 5, 5), ((4, 4, 4, 4), 9, 1))
 WAIT = "wait"  #: a kind of action that a student has never seen
 Order = list[Step]
-#: What natural wrong guesses at the sum of the microbatches' gradients mean.
-ACCUMULATED = {
-    "similar": "That would leave out or change something. Which digit is missing, or counts for more?",
-    "nearly equal": "Rounding is all that differs, in about the 16th digit. What else would have to be lost?",
-}
-#: And at which digits count for more in a mean of means, if microbatches have 7, 7, 6, 6 and 6.
-MEAN_OF_MEANS = {
-    "7": "A larger microbatch has no more weight than a small one here. Among how many does it share that?",
-    "none": "That is so if all microbatches are equally large. How many digits share the weight of each?",
-}
-#: And at the length of four microbatches on four devices that work at the same time.
-LENGTHS = {
-    12: "That is four devices that never wait. What does device 3 do at time 0?",
-    15: "That is when device 3 is done. Where does its last gradient still have to go?",
-    18: "That takes 1 for a way back that takes 2: how long is a backward?",
-    48: "That is one microbatch after the other. Who could work while device 1 has microbatch 0?",
-}
-#: And at the number of updates in an epoch over 1,438 digits.
-UPDATES = {
-    45: "That counts a last batch that is not full. How many digits are left for it?",
-    176: "That is one update after each microbatch. Which weights would the second microbatch meet?",
-    179: "That is batches of 8. How many microbatches add up to one batch here?",
-    180: "That is batches of 8, and a last one that is not full. How many of them make one update here?",
-}
 
 
 @build("run")

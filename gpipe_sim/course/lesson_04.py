@@ -19,34 +19,6 @@ from gpipe_sim.why.metrics import utilization
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 NEAR = 0.02  #: how far off, relatively, a rounded answer may be
-#: What natural wrong guesses at the length of GPipe, 4 devices and 8 microbatches, would be.
-LENGTHS = {
-    24: "That is four devices that never wait. What does device 3 do at time 0?",
-    27: "That is when device 3 is done. Where does its last gradient still have to go?",
-    30: "That has the way back take 3, as the way there does. How long does a backward take?",
-    36: "That counts four stages before device 3. How many are there?",
-    96: "That is one device alone, or one microbatch after the other.",
-}
-#: What natural wrong guesses at the bubble mean if a backward takes five times as long as a forward.
-SLOW_BACKWARDS = {
-    "larger": "Longer backwards are longer waits, that is right. What else in a row do they make longer?",
-    "smaller": "Longer backwards are more work, that is right. But how long do the others wait for them?",
-}
-#: What natural wrong guesses at the speed-up of 4 devices with 8 microbatches would be.
-SPEED_UPS = {
-    4: "That is four devices that never wait. How large a part of the chart is grey?",
-    8: "That is the number of microbatches. How many devices can work at the same time?",
-    Fraction(32, 9): "That has the step end when device 3 is done. Which device is done last?",
-    Fraction(
-        11, 8
-    ): "That is how much longer the step is than without waiting. How long is one device alone?",
-    Fraction(8, 11): "In that share of the time a device works. How many devices are there?",
-}
-#: What a wrong answer to a claim of the last section overlooks.
-FIRST_FIRST = {
-    "false": "Each microbatch takes the same time. What changes if they are renamed on the way back?"
-}
-MORE_STAGES = {"true": "Each further stage is one more message on the way. What does that cost in the end?"}
 #: (devices, microbatches) for which a student's rows are compared with GPipe's.
 ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (5, 7))
 

@@ -46,43 +46,6 @@ LONG, ROOM = 18, (3, 2, 1)  #: what three devices and four microbatches can do w
 NEAR = 6  #: how much longer an order may be that has nearly the right shape
 WORD = re.compile(r"\d{1,18}[FB]\d{1,18}")
 KNOT = Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
-#: What natural wrong guesses at how many needs 0F1, 1F1, 1B1 and 0B1 have together would be.
-COUNTS = {
-    3: "That gives none of them more than one need. How many things does 0B1 read?",
-    5: "That is one for each, and two for 0B1. From which stage does 0F1 get its input?",
-    7: "That counts the action before it on the row as a need too. Does 0F1 read what 0F0 made?",
-}
-#: What natural wrong guesses at the length where device 1 begins with microbatch 2 would be.
-LENGTHS = {
-    9: "That is a device that never waits. When can device 1 begin?",
-    12: "That is the first order. When does the microbatch arrive with which device 1 begins here?",
-    18: "That is one device alone. What do the two do at the same time?",
-}
-#: What natural wrong guesses at the action that ends last in the two rows would be.
-LAST = {
-    "0F1": "What stands before it on its row, and what does that one wait for?",
-    "0B0": "It reads a gradient. Which action makes that, and what stands before it on its row?",
-    "0B1": "It stands last on its row. What does the second action on that row wait for?",
-    "1B0": "It stands last on its row. What does the first action on that row wait for?",
-    "1F1": "It reads what 0F1 makes. What stands before 0F1 on its row?",
-}
-#: What natural wrong guesses at how much sooner the step ends with stage 0 twice as fast would be.
-SOONER = {
-    0: "Only the slowest stage would count then. Who waits for the first forward of stage 0?",
-    3: "That is all that stage 0 has on the path. How much of it is left at twice the speed?",
-    6: "That is half of all the work of stage 0. How much of that work does anybody wait for?",
-    12: "That is half of what stage 1 has on the path. What does stage 0 have on it?",
-    15: "That is half of the step. Which boxes on the path belong to stage 0?",
-}
-#: What a wrong answer to a claim of the last section overlooks.
-SAME_ORDER = {"true": "What if device 0 waits for 0B0 before 0F1, and device 1 wants 1F1 before 1B0?"}
-#: What natural wrong guesses at the gradients that the drawing reads too early would be.
-DRAWN = {
-    0: "In which column does the drawing have 0B0, and in which one 1B0?",
-    1: "That is the first one. What about 0B1 and 1B1?",
-    3: "That is one for each boundary. How many gradients cross a boundary?",
-    8: "That is one boundary. In which columns do 1B0 and 2B0 stand?",
-}
 #: Dependencies that are not the lesson's: whoever reads the table that is passed in gets these right too.
 OTHER = {"F": [("F", -1)], "B": [("F", 0)]}
 BACKWARD_ONLY = {"F": [], "B": [("F", 0), ("B", -1)]}

@@ -30,61 +30,6 @@ HIDDEN = (
     ((64, 16, 16, 16, 16, 10), (3, 4, 1, 1), 2, 12),  # equal widths are different arrays
 )
 BYTES = 8
-#: What natural wrong guesses at the bytes that one microbatch leaves on device 0 would be.
-LEFT = {
-    4096: "That is how many numbers are left. How many bytes does each take?",
-    16384: "That is one array. Which layer saves something else than the ReLU does?",
-    49152: "That is an array for each of the three layers. Are they three different arrays?",
-    65536: "That is every array in sight, x, a, b and c. Which of them will no backward read?",
-}
-#: What natural wrong guesses at the most kB that device 0 holds where an action ends would be.
-PEAKS = {
-    262.144: "Those are the activations of eight microbatches. What else is on the list above?",
-    378.88: "That leaves out what Adam remembers. Is it there during the step?",
-    445.44: "One array for each parameter is missing: a gradient, or the second of Adam's averages?",
-    461.824: "That is the turn, with parameters and Adam's averages. What comes into being after it?",
-    478.208: "That is just before the first backward. What does a backward make that was not there?",
-    495.616: "That is all but the messages, with seven microbatches. What has arrived by then?",
-    528.384: "That is the turn and the gradients. What has been freed by then, and what has arrived?",
-    544.768: "That is before the first backward, with the gradients. What is gone once it has ended?",
-    561.152: "So much there is inside the first backward. What is gone once it has ended?",
-}
-#: What natural wrong guesses at the kB inside the first backward would be.
-INSIDE = {
-    428.032: "That leaves out what Adam remembers. Is it there while an action runs?",
-    478.208: "That is what is there when 0B7 starts. What have its layers made by now?",
-    494.592: "That is the start, and what passes on. What else do the two linear layers make?",
-    512: "That is once it has ended. What did it free at its end?",
-    528.384: "That is the turn and the gradients. What has arrived since the turn, and what passes on?",
-    544.768: "That is the start and the gradients. Which array passes from layer to layer?",
-    577.536: "That is one array too many. Does more than one pass on at a time?",
-    593.92: "That keeps what each of the three layers made. Which of these arrays have been read already?",
-}
-#: What natural wrong guesses at activations over parameters would be, with 256 samples and 64 features.
-ACTIVATIONS = {
-    0.25: "That is features over samples. Which of the two has a row for every sample?",
-    1: "One layer keeps samples x features numbers. Is 256 x 64 as much as 64 x 64?",
-    2: "Two layers keep twice as much. How many weights do two layers have?",
-    8: "That is two layers' activations over one layer's weights. How many layers have weights?",
-}
-#: What natural wrong guesses at how long device 0 keeps microbatch 0 would be, in the step of 33 units.
-KEPT_FOR = {
-    0: "It can drop what it sent. Is that what it saved, and who will read what it saved?",
-    11: "That is microbatch 7, the first to go back. Which goes back last?",
-    18: "That is until its first backward ends. Of which microbatch is that?",
-    30: "That is until the last backward begins. When has it read what was saved?",
-    33: "That is from time 0. When does the forward of microbatch 0 end?",
-}
-#: What a wrong answer to the third claim overlooks.
-IN_TURN = {
-    "false": "How many microbatches does it hold at once, and how many does each device of GPipe hold?"
-}
-#: What natural wrong guesses at how many of four categories grow with the batch would be.
-GROWN = {
-    1: "One is surely the activations. What else has a row for every sample?",
-    3: "Is there a gradient for each sample, or one for each parameter?",
-    4: "Does a weight know how many samples go through it?",
-}
 
 
 def first_device(timeline: Timeline) -> Timeline:

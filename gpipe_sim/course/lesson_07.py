@@ -40,40 +40,6 @@ CAPPED = (
     (2, 4, (4, 2), 1, 1),
 )
 SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2))  #: (devices, microbatches), where caps are tried
-#: What natural wrong guesses at the length with room for four on each of 4 devices would be.
-DIAL = {
-    24: "That is two round trips of 12. Do all four of the second one come back at the same time?",
-    36: "That is three round trips. How many groups of four are there in eight microbatches?",
-    48: "That is half of the naive order. How many microbatches are on their way at once?",
-    51: "That is room for two. How long would device 0 still be idle, with four on their way?",
-    64.5: "That is halfway between 96 and 33. How many round trips are there, with four on their way?",
-}
-#: What natural wrong guesses at how the bytes of 1F1B grow from M = 4 to M = 32 would be.
-GROWTH = {
-    0: "As a factor, no growth at all is 1. Is that what you mean?",
-    4: "That is how many are in flight on device 0 with M = 4. How many are there with M = 32?",
-    8: "That is GPipe, where all M are in flight. What is in flight on device 0 under 1F1B?",
-}
-#: What natural wrong guesses at the time that 1F1B loses to messages with M = 64 would be.
-LOST = {
-    0: "What has to cross from device 0 to device 3 before device 3 can begin?",
-    6: "That is GPipe, where devices wait for messages at both ends only. Who waits in between here?",
-    16: "That is M = 8. How many more round trips are there with M = 64?",
-    84: "That is 6 on each of 14 round trips more. What do the first two lose?",
-    96: "That is 6 on each of 16 round trips. With M = 8 there are two, and what do they lose?",
-    128: "That is 16, eight times. Is all of 16 lost on each round trip, or some of it only once?",
-}
-#: What a wrong answer to the first claim overlooks.
-ONE_SLOW = {
-    "true": "What does device 0 do between its last forward and its first backward, under each of the two?"
-}
-
-
-#: What a wrong answer to the other two claims overlooks.
-ROUNDS = {
-    "true": "Device 3 sends nothing ahead. How many rounds of one forward and one backward has it to do?"
-}
-FINER = {"false": "How many microbatches does device 0 hold in each case, and how large is each of them?"}
 
 
 @build("capped_rows")

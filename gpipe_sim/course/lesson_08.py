@@ -25,41 +25,6 @@ HIDDEN_STAGES = (((7, 5, 6, 3), 8, 3), ((6, 4), 5, 2), ((4, 9, 2, 8, 5), 6, 4))
 HIDDEN_TIMES = ((3, 5, 2, 4, 1), (5, 4, 3, 7, 2), (2, 9, 1, 2, 1), (6, 1, 1, 2, 1), (1, 6, 2, 3, 2))
 #: bytes for activations, of one boundary input, and of all that one microbatch leaves behind
 HIDDEN_LIMITS = ((1000, 10, 100), (4096, 64, 1024), (999, 50, 50), (730, 20, 90), (50, 10, 100))
-#: What other guesses at the gradients after a second forward would say.
-GRADIENTS = {
-    "rounding": "Rounding differs when the order of the operations does. Which of them changed its place?",
-    "wrong": "What would the second forward have to read that the first did not?",
-}
-#: What natural wrong guesses at the length of GPipe, 4 devices and 8 microbatches, with R would be.
-LENGTHS = {
-    33: "That is the step without R. Does all the new work fit where devices wait?",
-    40: "That leaves out the R of the last microbatch. Does the last device get that one for nothing?",
-    44: "That is right if R waits for the gradient. Which array does R read, and when did it arrive?",
-    65: "That puts all 32 R one after the other. Which of them run at the same time?",
-}
-#: What natural wrong guesses at the peak in kB on device 1 would be.
-PEAKS = {
-    60: "That is one microbatch with everything it saved. What is kept of the other seven meanwhile?",
-    80: "That is the eight boundary inputs. What must be there when the first B reads?",
-    140: "That counts one boundary input twice. Does R make all six arrays?",
-    480: "That is GPipe without R. What does each forward now leave behind?",
-}
-#: What natural wrong guesses at what is left of 240 kB would be, for 3 layers of 10 kB and 8 microbatches.
-OF_240 = {
-    30: "That is one microbatch in full. What is kept of the other seven meanwhile?",
-    80: "That is the eight boundary inputs. What must be there when the first B reads?",
-    110: "That counts one boundary input twice. Which of the three arrays does R not make?",
-    240: "That is GPipe without R. What does each forward now leave behind?",
-}
-#: What a wrong answer to the first claim, and to the third, overlooks.
-EXCEPT_LAST = {"true": "Which R comes right after its own F, and on which devices does that F come last?"}
-SEGMENTS = {"false": "16/g arrays are kept, and the segment at work adds g - 1. For which g is that least?"}
-#: What other guesses at what stays the same with a generator of its own would say.
-DROPOUT = {
-    "both": "The generator moves on at every draw. Which mask does R get?",
-    "gradients": "Which of the two is computed from the first forward's mask alone?",
-    "neither": "When is the loss computed: before the first R, or after it?",
-}
 
 
 def three_ways() -> Svg:

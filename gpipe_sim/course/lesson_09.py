@@ -49,38 +49,6 @@ HIDDEN_LINKS = (
     (2, 6, Fraction(1, 4)),
 )
 CHOICES = (1, 2, 4)
-#: What natural wrong guesses at how many of three bubbles are halved would be.
-HALVED = {
-    0: "Each device waits for 9 without thin stages. For how long with them?",
-    1: "One is surely the idle time. Which of the other two divides it by something that stays the same?",
-    3: "Idle over all time is one of them. Does all time stay the same?",
-}
-#: What a wrong answer to the third claim overlooks.
-WARM_UP = {"false": "A device does a forward that it puts off later. Would it have waited then?"}
-#: What natural wrong guesses at the length of a step with two stages per device, 4 x 12, would be.
-LENGTHS = {
-    45: "That is 1F1B again. How long is it now until device 3 has something to do?",
-    36: "That is devices that never wait. What does device 3 do until the first microbatch reaches it?",
-    43.5: "That is a shorter wait at the start only. How long is the way back through thin stages?",
-    42: "That is a shorter wait at the end only. How long is the way down through thin stages?",
-    22.5: "That is half of everything. Does a device have less work, or only less waiting?",
-    81: "That is twice as many stages, each as long as before. How long is half a stage?",
-}
-#: What natural wrong guesses at how many forwards its device 1 holds would be.
-HELD = {
-    3: "That is 1F1B again. How far does device 1 warm up now?",
-    4.5: "That is in whole microbatches. How many thin stages of theirs is it?",
-    6: "That is 1F1B's, each on two stages. How many forwards does device 1 do before its first backward?",
-    8: "That is its warm-up. Does a forward or a backward come next?",
-    11: "That is device 0. How many places is device 1 before the last one?",
-}
-#: What natural wrong guesses at its messages would be.
-MESSAGES = {
-    72: "That is 1F1B's. How many times does a microbatch now go round the devices?",
-    84: "That is the way there only. What has to come back?",
-    144: "That is twice what 1F1B sends. How does a microbatch get from its first round to its second?",
-    192: "That is one to and one from each of the eight stages. Where does the last stage send its output?",
-}
 
 
 @build("interleaved_rows")

@@ -14,46 +14,6 @@ from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_worki
 from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe
 
-#: What natural wrong guesses at the quickest M, for 4 devices, 256 samples and a start-up of 8, would be.
-QUICKEST = {
-    1: "Nothing is cut, so little is lost to starting. How long do three of four devices wait?",
-    2: "How long does the last device wait for its first piece of 128 samples?",
-    4: "At M = K, three of seven units of time are still waiting. What does one more piece cost?",
-    16: "That is 4K, and close: the bubble is smaller. How much more starting do twice as many pieces take?",
-    32: "The pieces are down to 8 samples. How long does starting each of them take?",
-    64: "The pieces are down to 4 samples. How long does starting each of them take?",
-    128: "The pieces are down to 2 samples. How long does starting each of them take?",
-    256: "The bubble is smallest there. How much of each action is its start-up?",
-}
-#: What other guesses at the accuracy with eight times as many pieces of the same size would say.
-ACCURACY = {
-    "same": "The gradient is exact however a batch is cut. Is it the same batch here?",
-    "higher": "Each gradient is averaged over more digits. How many updates are there in five epochs?",
-}
-#: What other guesses at the accuracy with 16 times as many, in the same time, would say.
-SAME_TIME = {
-    "same": "It has seen more digits. Which of the two has made more updates?",
-    "higher": "Eleven epochs are more than five. How many updates are there in each of them?",
-}
-#: What natural wrong guesses at the speed of 32 devices over that of 16, with 32 microbatches, would be.
-DOUBLED = {
-    0.67: "That is the other way round. Which of the two is faster?",
-    1: "Does a device more not help at all? Put K = 16 and K = 32 into KM/(K+M-1).",
-    1.34: "That is how K+M-1 grows. What stands above it?",
-    2: "That is how many more there are. Do they wait as little as before?",
-}
-#: What natural wrong guesses at the percent of waiting of 16 devices and 64 microbatches would be.
-NEGLIGIBLE = {
-    0: "How long does device 15 wait for its first microbatch?",
-    5: "For that M would have to be 19(K-1). How many are there?",
-    20: "That is where M = 4K leads to for ever more devices. What is (K-1)/(K-1+M) here?",
-    23.4: "That is idle over work. What is idle over all time?",
-    25: "That is K/M. How many stages does a microbatch pass before the last, and what is all the time?",
-}
-#: What a wrong answer to the other two claims overlooks.
-FEWER_STAGES = {"false": "Put K = 8 and K = 16 into (K-1)/(K-1+M). Which of the two is smaller?"}
-LARGER_RATE = {"true": "How many updates are there in five epochs of 1438 digits, if each takes 512 of them?"}
-
 
 class Batch(NamedTuple):
     """A batch to be cut: a forward of n samples takes startup + n, a backward twice as long."""

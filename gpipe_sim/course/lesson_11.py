@@ -26,48 +26,7 @@ from gpipe_sim.course.reply import (
 from gpipe_sim.errors import Real
 from gpipe_sim.families import OneFOneB
 
-#: What natural wrong guesses at GPipe's step with one stage of four twice as long would be.
-ONE_SLOW_STAGE = {
-    33: "How long is device 1 busy with eight microbatches, and what has to come before and after that?",
-    36: "One microbatch is held up by 3. How many pass that stage?",
-    41: "That is so if only its forward were longer. And its backward?",
-    41.25: "That spreads the work over all devices. Can the others do any of it?",
-    48: "That is how long device 1 is busy. What comes before its first forward, and after its last B?",
-    49: "That is so if only its backward were longer. And its forward?",
-    66: "That is as if every stage took twice as long. What do the other three do meanwhile?",
-}
 _SHARE = "That is its share of the parameters. What does looking up a row multiply?"
-#: What natural wrong guesses at the share of the FLOPs in a first stage that is cut by parameters would be.
-FIRST_STAGE = {
-    23: _SHARE,
-    24: _SHARE,
-    25: "That would be so if parameters were FLOPs. Which layers are in that stage, and what do they do?",
-    26: _SHARE,
-    50: "Which layers hold a quarter of the parameters, and what do they compute?",
-}
-#: What natural wrong guesses at the most layers that fit beside a head of 1.5 would be.
-BESIDE_THE_HEAD = {
-    0: "Some stage of the others has 3 layers anyway. Is there room for one beside the head?",
-    1.5: "Layers come whole. How much does the slowest of the others need to take?",
-    2: "Then the last stage takes 3.5. How much does the slowest of the others need to take?",
-    3: "Then the last stage takes 4.5. How much does the slowest of the others need to take?",
-}
-#: What natural wrong guesses at the best place of a half-speed device in 1F1B would be.
-BEST_PLACE = {
-    1: "Device 0 does one forward more before its first backward. Is that good for a slow device?",
-    2: "What has to happen before device 2 can start, and what after its last backward?",
-    3: "It does the fewest forwards before its first backward. Is that good for a slow device, or bad?",
-}
-#: What a wrong answer to the first claim overlooks.
-SAME_CUT = {
-    "false": "Which part of the formula depends on the cut, and can M change which cut makes it smallest?"
-}
-#: What natural wrong guesses at the slowest stage of the best cut of 1, 4, 2, 2, 1, 3 into four would be.
-LEAST_VARIANCE = {
-    3: "One layer takes 4 by itself. Which stage is it in?",
-    3.25: "That is an even share, 13/4. One layer takes 4 by itself.",
-    5: "That is the slowest of 5, 2, 3, 3. What if the layer of 4 is separated from the 1 before it?",
-}
 
 #: (what the layers take, stages): heavy ones first, last and in the middle, all alike, fractions.
 HIDDEN_MODELS = (

@@ -57,31 +57,6 @@ SETTINGS = (
     (3, 1, 1, 2, 4, 3),
     (1, 6, 1, 2, 5, 1),
 )
-#: What natural wrong guesses at the length of GPipe, 4 x 8, with links busy for 2 would be.
-NARROW = {
-    33: "That is messages that take no time. When does the first one reach device 3?",
-    39: "That is links that are busy for 1. How far apart does device 0 send, and how far do they arrive?",
-    40: "That is the queue. How long do the crossings take?",
-    45: "That is a plain delay of 2. Can the link carry microbatch 1 while it still carries microbatch 0?",
-    53: "How many messages are behind the first one?",
-    59: "That has the gradients wait for each other too. How far apart are they sent?",
-    61: "That is 2 for every microbatch on the way. Which part of it does the next stage wait for?",
-    65: "That is 1F1B. Which devices of GPipe wait for a round trip?",
-    66: "That has messages queue on each of three links. How far apart do they reach the second one?",
-}
-#: What a wrong answer to which order is shorter over a slow hop overlooks.
-SLOW_HOP = {
-    "GPipe": "Eight activations leave device 1 one right after the other. When is the last one across?",
-    "same": "How far apart does each of them send over the hop in the same direction?",
-}
-#: What a wrong answer to the first claim overlooks.
-HALVED = {
-    "true": "Which part of what GPipe loses is there for messages of 2, and not at all for messages of 1?"
-}
-#: What a wrong answer to the second claim overlooks.
-FASTER = {
-    "false": "In a fixed order each action starts at the latest of a few ends. Which of them comes later?"
-}
 
 
 @build("ON_LINKS", "with_links")

@@ -15,35 +15,6 @@ from gpipe_sim.families import OneFOneB
 #: devices, microbatches
 HIDDEN_PROGRAMS = ((2, 3), (3, 5), (4, 9), (4, 2), (1, 3), (6, 7))
 PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for receive buffers
-#: What natural wrong guesses at the step in which device 0 of 1F1B, 2 x 2, stops overlook.
-STOPS = {
-    "0SEND_F0": "Device 1 comes to 1RECV_F0 before anything else. Does this send end?",
-    "0F1": "An action waits for nobody. Which step after it does?",
-    "0RECV_B0": "That is behind 0SEND_F1. Does device 1 come to 1RECV_F1 before it sends the gradient?",
-    "0B0": "That is behind 0SEND_F1. Does device 1 come to 1RECV_F1 before it sends the gradient?",
-    "0RECV_B1": "That is behind 0SEND_F1. Does device 1 come to 1RECV_F1 before it sends the gradient?",
-    "1SEND_B0": "That is where device 1 stops. What does it wait for, and where is device 0?",
-    "none": "Device 1 comes to 1SEND_B0. At which step is device 0 then, and what does that wait for?",
-}
-#: What natural wrong guesses at the step of device 1 that frees both, if it comes before 1SEND_B0, overlook.
-FREES = {
-    "1F1": "What does 1F1 read, and has it been received?",
-    "1B0": "That is before 1SEND_B0 already. In which step does device 0 wait, and what would meet it?",
-    "1RECV_F0": "That is before 1SEND_B0 already. In which step does device 0 wait, and what would meet it?",
-    "1B1": "What does 1B1 read, and has it been made? In which step does device 0 wait?",
-    "1SEND_B1": "Has 1B1 been done by then? In which step does device 0 wait, and what would meet it?",
-    "0RECV_B0": "That is a step of device 0. What could device 1 do before it sends?",
-}
-#: What natural wrong guesses at the buffers of device 1 of 4 would be.
-BUFFERS = {
-    1: "Microbatch 1 comes in before the backward of microbatch 0. What does that backward read?",
-    2: "How many forwards does device 1 do before its first backward?",
-    4: "How many forwards does device 1 do before its first backward, and when does the next one come in?",
-    8: "That is one for each microbatch. When may one be used again?",
-}
-#: What wrong answers to the two claims overlook.
-ALL_FIRST = {"false": "Which receive could a send still wait for, if all of them have begun?"}
-RAN_ONCE = {"true": "What decides whether a send is buffered, and is that the same everywhere?"}
 
 
 @build("program")

@@ -65,37 +65,6 @@ HIDDEN_DELAYS = (
     ([1, 0, 2, 1], 2),
 )
 
-#: What natural wrong guesses at the length of 1F1B, 4 x 8, with W right behind its I would be.
-IN_HALVES = {
-    33: "That is as before. When does a device know the gradient that the one before it waits for?",
-    32: "That is one W less. How many devices pass the last gradient on before it reaches device 0?",
-    27: "That is a way back that costs nothing. How long is I?",
-    24: "That is without any waiting. When can device 3 begin?",
-}
-#: What natural wrong guesses at its length with every W put off by three microbatches would be.
-ALL_PUT_OFF = {
-    33: "That is three W more at the end. Did the last gradient arrive at device 0 when it did before?",
-    27: "That is three units gained. What has device 0 still to do when its last gradient has arrived?",
-    24: "That is without any waiting. When can device 3 begin?",
-}
-#: What natural wrong guesses at the length of ZB-H2, 4 x 8, would be.
-TWICE_THE_WARM_UP = {
-    24: "That is without any waiting. What does device 3 do before the first forward reaches it?",
-    21: "That is as much gained again as ZB-H1 gained. How much work has each device?",
-    30: "That is three forwards that delay the first gradient. Does device 3 start any later?",
-}
-#: What natural wrong guesses at the length of ten steps of ZB-H2, 4 x 8, would be.
-TEN_STEPS = {
-    270: "That is ten steps with a stop after each. Which device is done first, and what may it begin?",
-    240: "That is without any waiting. What does device 3 do before its very first forward?",
-    267: "That is one corner less. How many times does one step follow on another?",
-}
-#: What wrong answers to the claims overlook.
-NEVER_LONGER = {
-    "false": "Which F or I begins later than in 1F1B? What has each device still to do after its last I?"
-}
-NO_MORE = {"true": "What does a ReLU keep for I, and which arrays of its stage wait for W?"}
-
 
 @build("input_gradient", "weight_gradient", "SPLIT")
 def two_halves(input_gradient: Callable, weight_gradient: Callable, table: dict) -> Reply:

@@ -19,26 +19,6 @@ HIDDEN_STRANDS = ((4, 0), (5, 0), (3, 0), (3, 2), (1, 1), (8, 0), (7, 4), (10, 2
 #: devices, microbatches, period; beside these a strand is tried in which two actions share a slot
 HIDDEN_STAMPS = ((4, 3, 6), (5, 7, 6), (3, 5, 9), (2, 1, 6), (7, 12, 6))
 
-#: What natural wrong guesses at the thin stages that device 0 of 4 holds at most would be.
-HELD = {
-    2: "That is one microbatch. Is 0W of the first done when device 0 begins the second?",
-    3: "That is what it holds of stage 0. What does it hold of stage 7?",
-    6: "In slot 17 stage 7's actions of how many microbatches have begun, and are not done with W?",
-    8: "That is 1F1B's four, in thin stages. In which slot is microbatch 0 done with stage 0?",
-    16: "That is all of it. In which slot is microbatch 0 done with stage 0?",
-}
-#: What natural wrong guesses at the size at which two actions share a slot, K = 3 or 5, would be.
-COLLISIONS = {
-    "5": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
-    "both": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
-    "neither": "For K = 3 device 0 has the slots 0, 5, 6 and 11. What is left of each, divided by six?",
-}
-#: What wrong answers to the claims overlook.
-EQUALLY_MUCH = {"false": "Which stage does device 0 keep for longest, and which for the shortest time?"}
-STILL_SHORTER = {
-    "true": "A strand has a slot for each action. What does a device do in that of W if W is half as long?"
-}
-
 
 @exercise('write the slots of microbatch 0, such as {"0F": 0, "1F": 1, ...}')
 def slots_by_hand(answer: object) -> Reply:

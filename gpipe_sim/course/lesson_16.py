@@ -26,46 +26,6 @@ HIDDEN_SHAPES = ((3, 5, 12, 4), (10, 4, 8, 2), (2, 7, 6, 1))
 #: places, features, heads: where a block's bytes are asked
 HIDDEN_BLOCKS = ((6, 20, 5), (96, 64, 2), (1024, 1600, 25), (10, 48, 12))
 
-#: What natural wrong guesses at the GB that GPT-3's block keeps of a text twice as long would be.
-TWICE_AS_LONG = {
-    2.87: "That is the text of 2,048 places. Which arrays have a row for each place?",
-    5.74: "That doubles all of it. Which tables have a row and a column for each place?",
-    8.05: "Those are the tables of s x s alone. What else is kept of each place?",
-    11.48: "That takes all of it four times. Which arrays have one row for each place?",
-}
-#: What natural wrong guesses at how many times as many bytes the core frees for each FLOP would be.
-RATES = {
-    1 / 101.05: "That is the network's rate over the core's. Which of the two is larger?",
-    4.21: "That is how many times as many bytes. How many FLOPs does each of the two take?",
-    24: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
-    96: "That is how many heads there are. What are the two rates, as fractions?",
-    202.1: "That is with one product of the core, and keeps the mix. How many does the table have?",
-}
-#: What natural wrong guesses at the activations on the first of 48 devices, over those of 8, would be.
-SIX_TIMES_THE_DEVICES = {
-    1 / 6: "Each has a sixth of the blocks. How many microbatches are in flight on device 0 now?",
-    6: "Six times the microbatches are in flight. How many blocks has each of them here?",
-    1 / 36: "Fewer blocks, yes. Are fewer microbatches in flight on the first of 48 devices?",
-    1 / 48: "That is one microbatch of two blocks. How many are in flight on device 0?",
-}
-#: What a wrong guess at whether 48 devices hold GPT-3 overlooks.
-BARELY = {
-    "false": "58 and 10 GB. How many MB is the input of a stage, 2sh bytes, and how many of them are there?"
-}
-#: What natural wrong guesses at how many times the FLOPs the rule recomputes would be.
-CHEAPEST_FIRST = {
-    0.75: "That is q, k and v over the core. Is half of the bytes free after the first of them?",
-    1: "Which part does the rule take first, and how many bytes does that free?",
-    3.75: "Those are all three. How many bytes are free before the last?",
-}
-#: What natural wrong guesses at the places where the core is half of the work would be.
-HALF_THE_WORK = {
-    2048: "That is GPT-3's text. What are 4s²h and 24sh² there?",
-    12288: "That is s = h. Which of 4s²h and 24sh² is larger there?",
-    147456: "That sets 2s²h to 24sh², for one product. How many has the core?",
-    294912: "That sets s²h to 24sh². How many FLOPs does the core take?",
-}
-
 
 def core_share(places: int, features: int) -> float:
     """The share of a block's FLOPs that the core takes: its products are those without weights."""

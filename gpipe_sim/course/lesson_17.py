@@ -23,62 +23,7 @@ from gpipe_sim.replicas.replicate import shares as best_shares
 #: Devices, and numbers in the vector of each: pieces that are equal, that are not, and some that are empty.
 HIDDEN_RINGS = ((4, 12), (2, 5), (3, 10), (6, 25), (5, 3), (1, 4))
 TAG = 8.0  #: to its power k is what device k has, in a run that tells who has been added, and how often
-#: What natural wrong guesses at how many times its own gradient each of 64 devices sends would be.
-TIMES_SENT = {
-    Fraction(63, 64): "That is one half of the rounds. What happens after each piece has been summed?",
-    1: "What does it have to send in the rounds that add, and what in the rounds that copy?",
-    1.5: "That is for 4 devices: 6 rounds of a quarter. How many rounds are there for 64, of how much?",
-    3: "Twice 1.5? With 64 devices, how many rounds are there, and how large is a piece?",
-    24: "That has pieces as large as those of 4 devices. Into how many does each of 64 cut its vector?",
-    31.5: "There are 126 rounds. How large is a piece if there are 64 of them?",
-    32: "How many rounds are there, and how large is a piece if there are 64 of them?",
-    63: "That is the whole vector to each of the others. How much of it goes in one round?",
-    64: "That is the whole vector to everybody. How much of it goes in one round?",
-    126: "There are 126 rounds. How much of its vector does a device send in each?",
-}
-#: What natural wrong guesses at two copies of 1F1B, 4 x 8, whose sums take 6 each would be.
-BOTH = {
-    33: "That is without any sum. When does stage 0 have its last gradient, and what comes after that?",
-    45: "That is two sums one after the other. Which stages' sums are left when the last backward ends?",
-    57: "That is four sums after the last backward. When are the gradients of stage 3 there?",
-    51: "That is three sums after the last backward. When are the gradients of stage 3 there?",
-    66: "That is one copy after the other. Which devices do they share?",
-    72: "That is one copy after the other. Which devices do they share?",
-    63: "That is twice as many microbatches in one pipeline. How many does each copy run?",
-}
-#: What a wrong answer to which of five meshes is shortest overlooks, where sums take time.
-WITH_SUMS = {
-    "1 x 16": "It waits for nobody. How many rounds does its sum take, and how long is each?",
-    "2 x 8": "How many rounds does a sum over 8 take, and how much does it wait less than 16 x 1?",
-    "4 x 4": "How many rounds does a sum over 4 take, and how much does it wait less than 16 x 1?",
-    "8 x 2": "Two rounds more than 16 x 1. How long are they, and how much waiting do they save?",
-}
 _BOTH = "What does a further copy cost on these links: two rounds of how long? And what does it save?"
-#: What a wrong answer to which is shortest on better links overlooks.
-ON_BETTER_LINKS = dict.fromkeys(("16 x 1", "8 x 2", "4 x 4", "2 x 8", "1 x 16"), _BOTH)
-#: What natural wrong guesses at what eight times the batch does to that difference would be.
-LARGER_BATCH = {
-    0: "Is the sum shorter than before, or the waiting longer?",
-    8: "Which of the waiting and the sum has an M in it?",
-    1 / 8: "It is a smaller part of the step. Which of the waiting and the sum has an M in it?",
-    -1: "Then copies would win. Which of the waiting and the sum has an M in it?",
-}
-#: What a wrong guess at what ZeRO's first stage sends overlooks.
-ZERO_SENDS = {
-    "false": "After half of a ring, what does each device have? And how many numbers are the new weights?"
-}
-#: What a wrong answer to which devices should be neighbours, for 40 bytes a stage, overlooks.
-NEIGHBOURS = {
-    "stages": "Then no message is slow. At most how long can 16 messages of 2 take, and how long the sum?",
-}
-#: What natural wrong guesses at the step of 32 copies, after 342 with 16, would be.
-TWICE_THE_DEVICES = {
-    171: "That is half of everything. Which part of 342 is not computing?",
-    246: "Then the sum takes as long as before. How many rounds has a ring of 32?",
-    342: "Which part of it is computing, and how much of that has each of 32?",
-    396: "Then each round takes 5 still. How large is a piece now?",
-    406: "Then each round takes 5 still. How large is a piece now?",
-}
 #: Samples, and the speed of each device: alike, one that is fast, one too slow for any, fractions, one alone.
 HIDDEN_SPEEDS = (
     (10, (1, 1, 1, 1)),

@@ -25,52 +25,7 @@ from gpipe_sim.course.reply import (
 )
 
 NOTHING = "you give nothing back. What should come after return?"
-#: What natural wrong guesses at the plans of 16 devices and 64 samples would be.
-HOW_MANY = {
-    5: "That is how many shapes there are. Into how many microbatches can each cut its share?",
-    7: "That is how many ways there are to cut 64 samples. How many K are there, and what does a copy get?",
-    20: "Into how many microbatches can 4 samples be cut? One is a number, too.",
-    30: "How many samples has each of two copies, and into how many microbatches can these be cut?",
-    35: "That cuts 64 samples for every K. With K = 1 each of 16 copies has only 4 of them.",
-    64: "Microbatches have to be equal. Which numbers divide each copy's share?",
-    124: "That takes every number up to each copy's share. Which of them make equal microbatches?",
-    320: "That is 64 for each K. Which numbers divide each copy's share?",
-}
-#: What natural wrong guesses at the devices of a pipeline, if there is room for 40 kB, would be.
-WHERE_IT_FITS = {
-    1: "Weights, gradients and Adam's averages of 16 layers take 36,864 bytes. And what else is there?",
-    4: "It fits. Does a pipeline of 2 fit, too?",
-    8: "It fits. Which shorter ones do, and which are faster?",
-    16: "It holds the least, and takes the longest of the five. Which shorter ones fit, too?",
-}
-#: What natural wrong guesses at the percent by which slow links make BERT-large's best step longer would be.
-SLOW_LINKS = {
-    10: "Sums are ten times as slow if they cross. Where are the copies of a stage?",
-    30: "Sums are ten times as slow if they cross. Where are the copies of a stage?",
-    300: "That is about what becomes of 16 copies. Where are the copies of a stage here?",
-    900: "That is if all of the step went over these links. What does, and how long did it take?",
-}
 _ROOM = "How many microbatches does its first device hold, of how many layers, if K = 4? Does that fit 20 kB?"
-#: What a wrong guess at the schedule of the best plan, with room for 20 kB, overlooks.
-WINNER = dict.fromkeys(("GPipe", "Interleaved 1F1B", "ZB-H1", "ZB-V"), _ROOM)
-#: What natural wrong guesses at the step that we predict for GPT-3, over the one that was measured, would be.
-ONE_RATE = {
-    1: "Which rate did we put in, 135 or 153? And what is added to the computing?",
-    135 / 153: "A slower device makes a longer step. Which way round is that?",
-    153 / 135: "That is the two rates. What do we add that 153 has in it already?",
-}
-#: What wrong answers to the first claim overlook.
-ROOMY = {
-    "false": "Without messages they wait alike. And with them: which waits for a round trip in each round?"
-}
-#: What natural wrong guesses at the devices of the best pipeline of 32 layers would be.
-MANY_LAYERS = {
-    2: "Does the whole model fit on a device? Then what would two stages gain?",
-    4: "That was the best where a device has room for 20 kB. What is different here?",
-    8: "Does the whole model fit on a device? And how long do the first and the last stage wait?",
-    16: "Two layers on each device: there is little to hold, and much to wait. Does it have to?",
-    32: "There are only 16 devices. And does the model have to be cut at all?",
-}
 
 
 #: 1 and 7 devices, layers and shares that do not divide, no room, no latency, large start-ups.

@@ -29,59 +29,6 @@ from gpipe_sim.families import OneFOneB, PipeDream
 from gpipe_sim.families.derived import repeat, with_updates
 from gpipe_sim.streams.staleness import staleness
 
-#: What natural wrong guesses at the length of 40 microbatches, 4 devices, an update after each would be.
-NOBODY_WAITS = {
-    120: "That is without any waiting. When can device 3 begin, and when is device 0 done after it?",
-    132: "How many forwards does device 3 wait for, and how many backwards come after its last one?",
-    165: "That is with a flush after every eight. Does any device wait for an update here?",
-    480: "That is with a flush after each. Does any device wait for an update here?",
-    123: "When device 3 is done, who has still to do a backward?",
-    126: "Device 3 begins at 3. When it is done, who has still to do a backward?",
-}
-#: What natural wrong guesses at w after six updates, at rate 1 with gradients one update old, would be.
-AFTER_SIX = {
-    0: "That is with fresh gradients. The second update subtracts the gradient at which w?",
-    -1: "Write down w after each update. Which w does the fourth one subtract?",
-    -2: "Write down w after each update. Which w does the fourth one subtract?",
-    -4: "Write down w after each update. Which w does the fourth one subtract?",
-    -5: "Each update subtracts an older w, but not always the first. Which one is the third to subtract?",
-    2: "Write down w after each update. Which w does the fourth one subtract?",
-}
-#: What natural wrong guesses at the updates that device 0 of 4 has done before its forward 8 would be.
-BEFORE_EIGHT = {
-    9: "How many microbatches are back by then? Some are still on their way.",
-    8: "That is how many microbatches are ahead of it. How many of them are back?",
-    7: "How many forwards does device 0 do before its first backward?",
-    6: "How many forwards does device 0 do before its first backward, the one of its first round included?",
-    4: "0B4 is indeed the last backward before it. How many are 0B0 to 0B4?",
-    3: "That is how many are on their way. How many have come back?",
-    2: "Look at your row of device 0. Which backward stands right before 0F8?",
-    0: "Has no gradient come back by then? Look at your row of device 0.",
-}
-#: What a wrong guess at whether stashing matters for two devices with a linear layer each overlooks.
-ONE_LINEAR = {
-    "different": "Device 0's backward does meet other weights. But what in it reads W, and for whom? And on "
-    "device 1, how many updates come between a forward and its backward?",
-}
-#: What a wrong guess at which method is ahead after as much time overlooks.
-AFTER_AS_MUCH_TIME = {
-    "a flush after each": "Its weights are the freshest. How many microbatches are through by then, of 720?",
-    "GPipe, 1F1B": "Its weights are fresh. How many microbatches are through, and how many make an update?",
-    "no stashing": "It is as quick as PipeDream. Which of the two has the gradient of the loss it computed?",
-}
-#: What a wrong guess at what an update after each backward is overlooks.
-AFTER_EACH = {
-    "flush": "How many updates does 1F1B make of a mini-batch, and of which gradients?",
-    "stashing": "Which weights does a backward read here, and which did its forward read?",
-}
-#: What a wrong guess at the rate at which PipeDream trains best, on more devices, overlooks.
-LOWER_RATES = {
-    "false": "What became of w at rate 1 as gradients grew older? And how old are they on K devices?"
-}
-#: What a wrong guess at whether only old weights spare the bubble overlooks.
-MUST_ONE_CHOOSE = {
-    "true": "What fills the corners of a step of ZB-H2 in lesson 14, when the next one follows?",
-}
 #: As a student's rows are drawn: an update that takes no time would not be seen.
 SEEN_COST = {"F": 1, "B": 2, "U": 0.5}
 #: devices, microbatches

@@ -24,38 +24,6 @@ from gpipe_sim.planning.fit_costs import fit_costs
 NEAR = 0.03  #: how far off, relatively, a step or a pause may be
 NEAR_FORWARD = 0.05  #: and a forward, for which there are several good ways to leave slow ones out
 
-#: What natural wrong guesses would be: at how many of four devices in one process work at the same moment,
-AT_ONCE = {
-    4: "That is all devices. How many Python processes run their actions?",
-    2: "That is as many as some machines have cores. How many Python processes run the actions?",
-}
-#: at how long I takes on stage 0, in ms,
-STAGE_0 = {
-    20: "That is I as on the other stages. Who asks for the gradient of stage 0's input?",
-    40: "That is the whole backward. PyTorch does it in one go here, but at which of its two calls?",
-}
-#: at what GPipe with 16 microbatches takes, in ms,
-GPIPE_16 = {
-    1140: "That is 20 ms for each action and nothing else. What took time besides, in the step of 1F1B?",
-    1320: "That is twice GPipe with 8 microbatches, simulated. How often does one step fill the pipeline?",
-    1365: "That is twice the measured step with 8 microbatches. How often does one step fill the pipeline?",
-}
-#: at how many times as fast two processes are as one, with a narrow model
-NARROW = {
-    1.78: "That is the formula. Which times does it leave out, and how long are they beside these actions?",
-    2: "That is two devices that never wait. Which times does that leave out?",
-}
-#: and with a wide one,
-WIDE = {
-    2: "That is two devices that never wait. What is their bubble with 8 microbatches?",
-    1: "That is no gain. How much longer are the actions now, and what has stayed as short as it was?",
-    0.85: "That is as for the narrow model. What has grown with the width, and what has not?",
-}
-#: What a wrong answer overlooks to a claim about messages, and to one about their size.
-SAME_MESSAGES = {
-    "false": "Both run the same rows. Which array would one of them need that the other does not?"
-}
-LARGER = {"true": "What did a message of a sleeping stage take, and what one of the wide model?"}
 
 #: Where the time of a forward is asked for, and the stages.
 FORWARDS = (

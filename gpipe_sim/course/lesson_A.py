@@ -30,49 +30,6 @@ HIDDEN: tuple[tuple[int, int, Real, Fraction], ...] = (
     (4, 8, 4, Fraction(2)),
 )
 FAMILIES = {family.__name__: family for family in SCHEDULES}
-#: What natural wrong guesses would be: at which of looped and V sends fewer messages,
-FEWER_MESSAGES = {
-    "equal": "Both have seven boundaries between stages. Does each of them lie between two devices?",
-    "looped": "It jumps once more from the last device to the first. Where does the V turn?",
-}
-#: at the length of the shortest schedule, 4 x 8,
-SHORTEST = {
-    24: "That is without any waiting. Can every device begin at 0 and go on to the end?",
-    27: "That is ZB-H1, and ZB-H2. When would device 3 begin if its stages were half as long?",
-    28.5: "That is Interleaved 1F1B. What could fill the waiting that it leaves?",
-    33: "That is GPipe, and 1F1B too. What have all the later ones changed?",
-}
-#: at the length of DualPipe, 4 x 8, if a pair takes 3 and its halves 5,
-CREDITED = {
-    45: "That is without the credit. How much does each of a device's three pairs save?",
-    40: "That is 8 microbatches of 5 units each. What do three pairs save, and how long does a device wait?",
-    39: "That is three pairs less, 2 each. With shorter pairs, does a device still wait as long as before?",
-    34: "That is what a device works. How long does it wait, by the paper's formula?",
-    24: "That is as if all were pairs of 3. How many pairs does each device run?",
-    27: "That is as if all were pairs of 3, and a wait. How many pairs does each device run?",
-    43: "That is ZB-V's, which has no pairs. How much does each pair of DualPipe save?",
-}
-#: at the shortest with room for three microbatches on a device,
-ROOM_FOR_3 = {
-    "ZB-V": "It is the shortest of all, but its fullest device holds 4.",
-    "V-Min": "It fits, with room to spare. Which other one fits, and is it faster?",
-    "1F1B": "Its first device holds 4.",
-    "Naive": "It fits, with room to spare. What can a device do with room for a second and a third?",
-}
-#: at which of two loses more time to messages,
-LOSES_MORE = {
-    "GPipe": "It holds 8 microbatches. What can a device do while it waits for one of them?",
-    "equal": "A message takes as long in both. Does a device have to wait for all of them?",
-}
-#: at whether V-Half holds about half of 1F1B's on 32 devices,
-ABOUT_HALF = {
-    "false": "On 4 devices it holds one more than half of 1F1B's. What if it is one more on 32, too?"
-}
-#: and at how many times 1F1B's activations those of Chimera are.
-BOTH_WAYS = {
-    2: "There are two copies of the model. How many of the microbatches does each of them meet?",
-    0.5: "Each copy meets half of the microbatches. How many copies are on a device?",
-}
 
 Cut = Callable[[Schedule], int]  # into how many stages a device's work on a microbatch is cut
 

@@ -11,28 +11,6 @@ from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed
 
 Array = np.ndarray
 
-#: What natural wrong guesses at the all-reduces of a forward and its backward would be.
-ALL_REDUCES = {
-    1: "That is the forward's. From whose columns of A does a device compute its dx?",
-    3: "Two of them are y and dx. Which device needs a third?",
-    4: "Do you count devices, or the gradients of A and B too? Which device needs that of a part of A?",
-    8: "An all-reduce is one sum, made by all devices together. How many arrays are summed?",
-}
-#: And at how many times as much as a pipeline's a device sends that has a part of all 96 blocks.
-TIMES_AS_MUCH = {
-    3.5: "That is one block. How many blocks has each device a part of?",
-    42: "That is 12 blocks, a pipeline stage's share. Of which blocks does a device have a part here?",
-    84: "That is one all-reduce for each block. How many has a block, both ways?",
-    168: "That is two all-reduces for each block. How many has a block, attention and network, both ways?",
-    192: "A device sends 2(t-1)/t of an array in an all-reduce. What did you take?",
-    384: "That is nearly it. What is 2(t-1)/t at t = 8?",
-    672: "That is as many times what the pipeline's device sends one way. What does it send in all?",
-}
-#: And at two claims: that any columns of A will do, and that more devices send less.
-SCATTERED = {
-    "false": "A feature of the middle is one column of A and one row of B. Does their order mean anything?"
-}
-HALF_AS_MUCH = {"true": "A device sends 2(t-1)/t of the array. What is that for 8 devices, and for 16?"}
 
 GRADIENTS = ("the part of dx", "dA_own", "dB_own")
 

@@ -1,14 +1,19 @@
 """What the tests of all lessons ask of a reply, and how they make a student's mistakes."""
 
+import ast
 import inspect
+import json
 import re
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from gpipe_sim.course import Reply, answers, reveal
 
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 WRONG = ("almost", "keep working")
 Cases = dict[str, list]
 
@@ -54,6 +59,27 @@ def cases_of(verdicts: Cases) -> list[tuple[object, str, str]]:
 def assert_says(reply: Reply, verdict: str, words: str) -> None:
     assert reply.verdict in (WRONG if verdict == "wrong" else (verdict,)), reply
     assert reply.text.endswith(words) if words.endswith("?") else words in reply.text, reply
+
+
+@cache
+def predictions(lesson: str) -> dict[str, dict]:
+    """What the cells of a lesson say of wrong guesses, by the name of each prediction's fold."""
+    path, found = next(NOTEBOOKS.glob(f"{lesson}_*.ipynb")), {}
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and "wrong=" in source:
+            given = {
+                each.arg: each.value for each in ast.walk(ast.parse(source)) if isinstance(each, ast.keyword)
+            }
+            name = ast.literal_eval(given["name"])
+            assert name not in found, name
+            found[name] = eval(compile(ast.Expression(given["wrong"]), path.name, "eval"))
+    return found
+
+
+def natural(lesson: str, name: str) -> dict:
+    """The wrong guesses that are told what they mean, where a lesson's fold has this name."""
+    return predictions(lesson)[name]
 
 
 def assert_each_is_told(wrong: dict, measured: object, within: object = 0) -> None:

@@ -12,6 +12,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from replies import assert_each_is_told
 
 from gpipe_sim import course
 from gpipe_sim.course import Reply
@@ -43,6 +44,7 @@ class Lesson:
 
     def revealed(self, guess, measured, *shows, **how) -> Revealed:
         self.measured[self.at] = measured
+        assert_each_is_told(how.get("wrong", {}), measured, how.get("within", 0))
         return reveal(guess, measured, *shows, **how)
 
     def run(self, source: str) -> tuple[object, str]:

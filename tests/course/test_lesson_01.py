@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 from gpipe_sim import Naive, bubble_fraction, bubble_overhead, mlp, simulate, split
 from gpipe_sim.course import lesson_01
@@ -16,10 +16,10 @@ STEP = simulate(Naive(4))
 @pytest.mark.parametrize(
     ("measured", "wrong"),
     [
-        (4, lesson_01.KEPT),
-        (round(max(STAGES), 2), lesson_01.FULLEST),
-        (STEP.makespan, lesson_01.LENGTHS),
-        (7 / 8, lesson_01.IDLE),
+        (4, natural("01", "What training keeps")),
+        (round(max(STAGES), 2), natural("01", "What the fullest device holds")),
+        (STEP.makespan, natural("01", "How long four devices take")),
+        (7 / 8, natural("01", "How much of the time devices wait")),
     ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
@@ -29,10 +29,19 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     whole, one_large = sum(STAGES), STAGES[1]
     sizes = [max(STAGES) / 4, whole / 4, one_large, whole]
-    assert list(lesson_01.FULLEST) == pytest.approx(sizes, abs=0.006)
-    assert list(lesson_01.LENGTHS) == [STEP.makespan // 4, 4 * 1, 4 * 1 + 2, 4 * STEP.makespan]
+    assert list(natural("01", "What the fullest device holds")) == pytest.approx(sizes, abs=0.006)
+    assert list(natural("01", "How long four devices take")) == [
+        STEP.makespan // 4,
+        4 * 1,
+        4 * 1 + 2,
+        4 * STEP.makespan,
+    ]
     waits = [bubble_fraction(simulate(Naive(K))) for K in (4, 2)]
-    assert list(lesson_01.IDLE) == [1 / 8, *waits, bubble_overhead(simulate(Naive(8)))]
+    assert list(natural("01", "How much of the time devices wait")) == [
+        1 / 8,
+        *waits,
+        bubble_overhead(simulate(Naive(8))),
+    ]
 
 
 def _fullest(layers, stages):

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_reply, natural
 
 from gpipe_sim import SGD, Adam, Costs, Explicit, Naive, digits, mlp, mse, simulate, split, train
 from gpipe_sim.course import lesson_02
@@ -17,9 +17,9 @@ STEP = simulate(HALVES, Costs(comm=1))
 @pytest.mark.parametrize(
     ("measured", "wrong"),
     [
-        (32 * 16 * 8, lesson_02.SENT_BACK),
-        (512 / 16, lesson_02.LARGEST),
-        (STEP.makespan, lesson_02.SPLIT_LENGTHS),
+        (32 * 16 * 8, natural("02", "What comes back")),
+        (512 / 16, natural("02", "The three messages")),
+        (STEP.makespan, natural("02", "The backward in two halves")),
     ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
@@ -29,9 +29,9 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     W0, W1 = (layer.parameters["W"] for layer in mlp([64, 16, 10]) if layer.parameters)
     sizes = [8, 32 * 8, W1.nbytes, 32 * 10 * 8, 32 * 16, 32 * 16 * 4, W0.nbytes, 32 * 64 * 8]
-    assert list(lesson_02.SENT_BACK) == sizes
+    assert list(natural("02", "What comes back")) == sizes
     weights = [layer.parameters["W"].size for layer in mlp([64, 512, 16, 512, 10]) if layer.parameters]
-    assert list(lesson_02.LARGEST) == [
+    assert list(natural("02", "The three messages")) == [
         1,
         weights[0] / weights[1],
         max(weights) / min(weights),
@@ -40,7 +40,7 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     ]
     done = next(span.end for span in STEP.on(0) if str(span.action) == "0I0")
     whole = simulate(Naive(2), Costs(comm=1)).makespan
-    assert list(lesson_02.SPLIT_LENGTHS) == [simulate(HALVES).makespan, done, whole]
+    assert list(natural("02", "The backward in two halves")) == [simulate(HALVES).makespan, done, whole]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_reply, natural
 
 from gpipe_sim import GPipe, Naive, digits, simulate
 from gpipe_sim.course import lesson_03
@@ -17,10 +17,10 @@ LENGTH, DIGITS = simulate(GPipe(4, 4)).makespan, len(digits().x)
 @pytest.mark.parametrize(
     ("measured", "wrong"),
     [
-        ("equal", lesson_03.ACCUMULATED),
-        ("6", lesson_03.MEAN_OF_MEANS),
-        (LENGTH, lesson_03.LENGTHS),
-        (DIGITS // 32, lesson_03.UPDATES),
+        ("equal", natural("03", "The sum and the whole")),
+        ("6", natural("03", "What a digit counts")),
+        (LENGTH, natural("03", "Several microbatches at once")),
+        (DIGITS // 32, natural("03", "The updates of an epoch")),
     ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
@@ -30,9 +30,14 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     done = simulate(GPipe(4, 4)).on(3)[-1].end
     one_by_one = simulate(Naive(4, 4)).makespan
-    assert list(lesson_03.LENGTHS) == [one_by_one // 4, done, done + 3, one_by_one]
+    assert list(natural("03", "Several microbatches at once")) == [
+        one_by_one // 4,
+        done,
+        done + 3,
+        one_by_one,
+    ]
     updates = [-(-DIGITS // 32), DIGITS // 32 * 4, DIGITS // 8, -(-DIGITS // 8)]
-    assert list(lesson_03.UPDATES) == updates
+    assert list(natural("03", "The updates of an epoch")) == updates
 
 
 def cut(x, y, microbatches):

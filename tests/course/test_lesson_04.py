@@ -3,7 +3,7 @@
 from fractions import Fraction
 from itertools import chain
 
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 from gpipe_sim import Costs, GPipe, bubble_fraction, simulate
 from gpipe_sim.course import answers, lesson_04
@@ -41,11 +41,11 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
     bubbles = {bubble_fraction(simulate(GPipe(4, 8), Costs(*each))) for each in times}
     assert len(bubbles) == 1
     predictions = (
-        (timeline.makespan, lesson_04.LENGTHS),
-        ("same", lesson_04.SLOW_BACKWARDS),
-        (round(float(speedup(timeline)), 2), lesson_04.SPEED_UPS),
-        ("true", lesson_04.FIRST_FIRST),
-        ("false", lesson_04.MORE_STAGES),
+        (timeline.makespan, natural("04", "How long GPipe takes")),
+        ("same", natural("04", "The share that is waiting, and its formula")),
+        (round(float(speedup(timeline)), 2), natural("04", "How much faster four devices are")),
+        ("true", natural("04", "Both orders of the backwards")),
+        ("false", natural("04", "More and more stages")),
     )
     for measured, wrong in predictions:
         assert_each_is_told(wrong, measured)
@@ -54,13 +54,13 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     timeline = simulate(GPipe(4, 8))
     one, done = 4 * 8 * 3, timeline.on(3)[-1].end
-    assert set(lesson_04.LENGTHS) == {one, one // 4, done, done + 3, (8 + 4) * 3}
-    assert list(lesson_04.SPEED_UPS) == [
+    assert set(natural("04", "How long GPipe takes")) == {one, one // 4, done, done + 3, (8 + 4) * 3}
+    assert list(natural("04", "How much faster four devices are")) == [
         4,
         8,
-        Fraction(one, done),
-        Fraction(timeline.makespan, one // 4),
-        Fraction(one // 4, timeline.makespan),
+        one / done,
+        timeline.makespan / (one // 4),
+        one // 4 / timeline.makespan,
     ]
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, called, lesson_05
@@ -297,17 +297,27 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     before = {str(b): str(a) for row in order.actions for a, b in pairwise(row)}
     on_the_row = sum(len({*found, before[text]}) for text, found in needs.items())
     count = sum(map(len, needs.values()))
-    assert list(lesson_05.COUNTS) == [count - 1, count + 1, on_the_row]
-    assert list(lesson_05.LENGTHS) == [3 * 3, gp.simulate(order).makespan, 2 * 3 * 3]
+    assert list(natural("05", "What the four actions need")) == [count - 1, count + 1, on_the_row]
+    assert list(natural("05", "How long the other order takes")) == [
+        3 * 3,
+        gp.simulate(order).makespan,
+        2 * 3 * 3,
+    ]
     step, path = lengths((1, 2, 1))
-    assert list(lesson_05.SOONER) == [0, path[0], 4 * 3 / 2, path[1] / 2, step / 2]
+    assert list(natural("05", "What each stage would bring")) == [
+        0,
+        path[0],
+        4 * 3 / 2,
+        path[1] / 2,
+        step / 2,
+    ]
     for right, wrong in {
-        count: lesson_05.COUNTS,
-        gp.simulate(other).makespan: lesson_05.LENGTHS,
-        "0F0": lesson_05.LAST,
-        "false": lesson_05.SAME_ORDER,
-        24: lesson_05.DRAWN,
-        step - lengths((0.5, 2, 1))[0]: lesson_05.SOONER,
+        count: natural("05", "What the four actions need"),
+        gp.simulate(other).makespan: natural("05", "How long the other order takes"),
+        "0F0": natural("05", "Which action ends last"),
+        "false": natural("05", "All such orders"),
+        24: natural("05", "The gradients of the drawing"),
+        step - lengths((0.5, 2, 1))[0]: natural("05", "What each stage would bring"),
     }.items():
         assert_each_is_told(wrong, right)
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.core import B, F, Linear
@@ -73,7 +73,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     memory = step.memory[0]
     array, gradients, adam = 8 * 32 * 64, memory.peak("gradients"), memory.peak("optimizer state")
     assert adam == 2 * gradients == 2 * memory.peak("parameters")
-    assert list(lesson_06.LEFT) == [32 * 64 * 2, array, 3 * array, 4 * array]
+    assert list(natural("06", "What one microbatch leaves")) == [32 * 64 * 2, array, 3 * array, 4 * array]
     account = [float(line.split()[-2]) for line in lesson_06.account(step).splitlines()]
     assert account == [478.2, 66.6, 16.4, 561.2], "561.2, and its parts"
     turn, waits, peak = (sum(memory.at(time).values()) for time in (8, 17, 19))
@@ -82,7 +82,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert (19, peak, B(0, 7)) == memory.peak_moment
     assert peak == waits + gradients - 2 * array
     arrived = memory.at(19)["messages"]
-    natural = [
+    sizes = [
         16 * array,
         peak - adam,
         peak - gradients,
@@ -93,8 +93,8 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         waits + gradients,
         inside,
     ]
-    assert list(lesson_06.PEAKS) == [size / 1000 for size in natural]
-    natural = [
+    assert list(natural("06", "The most on device 0")) == [size / 1000 for size in sizes]
+    sizes = [
         inside - adam,
         waits,
         waits + array,
@@ -104,36 +104,44 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         inside + array,
         inside + 2 * array,
     ]
-    assert list(lesson_06.INSIDE) == [size / 1000 for size in natural]
+    assert list(natural("06", "The most inside 0B7")) == [size / 1000 for size in sizes]
     for right, wrong in {
-        2 * array: lesson_06.LEFT,
-        peak / 1000: lesson_06.PEAKS,
-        inside / 1000: lesson_06.INSIDE,
-        2: lesson_06.GROWN,
-        3.94: lesson_06.ACTIVATIONS,
-        32: lesson_06.KEPT_FOR,
+        2 * array: natural("06", "What one microbatch leaves"),
+        peak / 1000: natural("06", "The most on device 0"),
+        inside / 1000: natural("06", "The most inside 0B7"),
+        2: natural("06", "What grows"),
+        3.94: natural("06", "Activations by weights"),
+        32: natural("06", "How long it is kept"),
     }.items():
         assert_each_is_told(
             {round(guess, 1) if guess > 1 else guess: says for guess, says in wrong.items()}, right
         )
-    assert_each_is_told(lesson_06.IN_TURN, "true")
+    assert_each_is_told(natural("06", "In turn or all at once"), "true")
     ends = step.timeline.ends
     sent = ends[F(0, 0)]
     freed = [ends[action] for action in (B(0, 7), B(0, 0))]
     first = ends[B(0, 7)] - ends[F(0, 7)]
-    assert list(lesson_06.KEPT_FOR) == [0, first, freed[0] - sent, freed[1] - 2 - sent, freed[1]]
+    assert list(natural("06", "How long it is kept")) == [
+        0,
+        first,
+        freed[0] - sent,
+        freed[1] - 2 - sent,
+        freed[1],
+    ]
 
 
 @pytest.mark.parametrize("guess", [528, 544.8, 561])
 def test_a_peak_guessed_inside_the_action_is_told_what_it_is(guess):
     """Once one was told that it is less than you thought, though the device does hold more than that."""
-    reply = gp.course.reveal(guess, 512, "kB", within=0.01, wrong=lesson_06.PEAKS).reply
+    reply = gp.course.reveal(guess, 512, "kB", within=0.01, wrong=natural("06", "The most on device 0")).reply
     assert "gone" in reply.text or "freed" in reply.text
 
 
 def test_rounded_parts_add_up_to_a_right_peak():
     parts = 66.6 + 66.6 + 133.1 + 2 * 114.7 + 16.4  # 512.1, and the peak is 512.0, a whole number
-    reply = gp.course.reveal(parts, 512.0, "kB", within=0.01, wrong=lesson_06.PEAKS).reply
+    reply = gp.course.reveal(
+        parts, 512.0, "kB", within=0.01, wrong=natural("06", "The most on device 0")
+    ).reply
     assert reply.verdict == "near enough"
 
 

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_07
@@ -125,19 +125,37 @@ def test_more_microbatches_lose_more_to_messages_and_more_room_loses_less():
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     dial = [0, *(gp.simulate(greedy(4, 8, memory_limit=room)).makespan for room in range(1, 9))]
     trip = 4 * (1 + 2)
-    assert list(lesson_07.DIAL) == [2 * trip, 3 * trip, dial[1] / 2, dial[2], (dial[1] + dial[8]) / 2]
+    assert list(natural("07", "The dial at four")) == [
+        2 * trip,
+        3 * trip,
+        dial[1] / 2,
+        dial[2],
+        (dial[1] + dial[8]) / 2,
+    ]
     one_f = gp.peak_in_flight(gp.OneFOneB(4, 8))
     few, many = gp.peak_in_flight(gp.OneFOneB(4, 4)), gp.peak_in_flight(gp.OneFOneB(4, 32))
-    assert few == many == one_f and list(lesson_07.GROWTH) == [0, few[0], 32 / 4]
+    assert few == many == one_f and list(natural("07", "How the bytes grow")) == [0, few[0], 32 / 4]
     at_8 = lost(gp.OneFOneB(4, 8))
-    assert list(lesson_07.LOST) == [0, lost(gp.GPipe(4, 64)), at_8, 14 * 6, 16 * 6, 8 * at_8]
+    assert list(natural("07", "What 64 microbatches lose")) == [
+        0,
+        lost(gp.GPipe(4, 64)),
+        at_8,
+        14 * 6,
+        16 * 6,
+        8 * at_8,
+    ]
     assert lost(gp.OneFOneB(4, 64)) == at_8 + 14 * 6
-    measured = {33: lesson_07.DIAL, 1: lesson_07.GROWTH, 100: lesson_07.LOST, "false": lesson_07.ONE_SLOW}
+    measured = {
+        33: natural("07", "The dial at four"),
+        1: natural("07", "How the bytes grow"),
+        100: natural("07", "What 64 microbatches lose"),
+        "false": natural("07", "With a slow stage"),
+    }
     assert (dial[4], many[0] / few[0], lost(gp.OneFOneB(4, 64))) == tuple(measured)[:3]
     for right, wrong in measured.items():
         assert_each_is_told(wrong, right)
-    assert_each_is_told(lesson_07.ROUNDS, "false")
-    assert_each_is_told(lesson_07.FINER, "true")
+    assert_each_is_told(natural("07", "Whose rounds these are"), "false")
+    assert_each_is_told(natural("07", "The same batch, cut finer"), "true")
 
 
 def one_after_the_other(K, M, caps, table, cost):

@@ -1,7 +1,7 @@
 """What lesson 08's checks say to right and to wrong answers."""
 
 import numpy as np
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_08
@@ -158,22 +158,27 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     gpipe = gp.GPipe(4, 8)
     took = {mode: gp.simulate(gp.remat(gpipe, mode)).makespan for mode in ("never", "except_last", "always")}
     inside = gp.simulate(gpipe, gp.Costs(input_grad=2)).makespan
-    assert list(lesson_08.LENGTHS) == [took["never"], took["except_last"], inside, took["never"] + 4 * 8]
-    assert list(lesson_08.PEAKS) == [6 * 10, 8 * 10, 8 * 10 + 6 * 10, 8 * 6 * 10]
+    assert list(natural("08", "How long it takes with R")) == [
+        took["never"],
+        took["except_last"],
+        inside,
+        took["never"] + 4 * 8,
+    ]
+    assert list(natural("08", "The most on device 1")) == [6 * 10, 8 * 10, 8 * 10 + 6 * 10, 8 * 6 * 10]
     peak = gp.formulas.remat_activation_units(8, 10, 50)
-    assert list(lesson_08.OF_240) == [3 * 10, 8 * 10, 8 * 10 + 3 * 10, 8 * 3 * 10]
+    assert list(natural("08", "What is left of 240 kB")) == [3 * 10, 8 * 10, 8 * 10 + 3 * 10, 8 * 3 * 10]
     wrongs = {
-        gp.formulas.remat_activation_units(8, 10, 20): lesson_08.OF_240,
-        took["always"]: lesson_08.LENGTHS,
-        peak: lesson_08.PEAKS,
-        "equal": lesson_08.GRADIENTS,
-        "loss": lesson_08.DROPOUT,
+        gp.formulas.remat_activation_units(8, 10, 20): natural("08", "What is left of 240 kB"),
+        took["always"]: natural("08", "How long it takes with R"),
+        peak: natural("08", "The most on device 1"),
+        "equal": natural("08", "The gradients compared"),
+        "loss": natural("08", "What is the same"),
     }
     assert set(wrongs) == {100, 41, 130, "equal", "loss"}
     for right, wrong in wrongs.items():
         assert_each_is_told(wrong, right)
-    assert_each_is_told(lesson_08.EXCEPT_LAST, "false")
-    assert_each_is_told(lesson_08.SEGMENTS, "true")
+    assert_each_is_told(natural("08", "Which R is left out"), "false")
+    assert_each_is_told(natural("08", "Segments"), "true")
 
 
 def simulated(K, M, forward, backward, recompute):

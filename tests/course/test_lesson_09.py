@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim import simulate
@@ -105,11 +105,11 @@ def halved(c=0):
 
 def test_each_wrong_guess_is_told_what_it_is():
     assert halved().makespan == Fraction(81, 2)
-    assert_each_is_told(lesson_09.LENGTHS, halved().makespan)
-    assert_each_is_told(lesson_09.MESSAGES, len(halved().messages))
-    assert_each_is_told(lesson_09.HELD, gp.peak_in_flight(halved().schedule)[1])
-    assert_each_is_told(lesson_09.WARM_UP, "true")
-    assert_each_is_told(lesson_09.HALVED, 2)
+    assert_each_is_told(natural("09", "With two stages per device"), halved().makespan)
+    assert_each_is_told(natural("09", "How many messages"), len(halved().messages))
+    assert_each_is_told(natural("09", "How many are held"), gp.peak_in_flight(halved().schedule)[1])
+    assert_each_is_told(natural("09", "With a shorter warm-up"), "true")
+    assert_each_is_told(natural("09", "What is halved"), 2)
 
 
 def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
@@ -118,19 +118,27 @@ def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
     work = gp.core.useful_time(one_f_one_b) / 4
     down, back = 3 * 1, 3 * 2  # the waits at the start and at the end, through three thick stages
     one_end = {work + down / 2 + back, work + down + back / 2}
-    assert set(lesson_09.LENGTHS) == {one_f_one_b.makespan, work, one_f_one_b.makespan / 2, whole} | one_end
+    assert (
+        set(natural("09", "With two stages per device"))
+        == {one_f_one_b.makespan, work, one_f_one_b.makespan / 2, whole} | one_end
+    )
 
 
 def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
     K, M, V = 4, 12, 2
     there = len(halved().messages) // 2
-    assert set(lesson_09.MESSAGES) == {2 * (K - 1) * M, there, V * 2 * (K - 1) * M, 2 * K * V * M}
+    assert set(natural("09", "How many messages")) == {
+        2 * (K - 1) * M,
+        there,
+        V * 2 * (K - 1) * M,
+        2 * K * V * M,
+    }
 
 
 def test_the_wrong_guesses_at_what_is_held_follow_from_a_thought():
     held = gp.peak_in_flight(halved().schedule)
     own = gp.peak_in_flight(gp.OneFOneB(4, 12))[1]
-    assert set(lesson_09.HELD) == {own, held[1] / 2, 2 * own, held[1] - 1, held[0]}
+    assert set(natural("09", "How many are held")) == {own, held[1] / 2, 2 * own, held[1] - 1, held[0]}
 
 
 def test_megatrons_example():

@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import isclose, sqrt
 
 import numpy as np
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import lesson_10
@@ -57,13 +57,13 @@ def test_no_two_cuts_of_a_hidden_batch_are_equally_quick():
 
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
     predictions = (
-        (8, lesson_10.QUICKEST),
-        ("lower", lesson_10.ACCURACY),
-        ("lower", lesson_10.SAME_TIME),
-        (1.49, lesson_10.DOUBLED),
-        (19, lesson_10.NEGLIGIBLE),
-        ("true", lesson_10.FEWER_STAGES),
-        ("false", lesson_10.LARGER_RATE),
+        (8, natural("10", "The shortest step")),
+        ("lower", natural("10", "After five epochs")),
+        ("lower", natural("10", "In the same time")),
+        (1.49, natural("10", "Twice as many devices")),
+        (19, natural("10", "The bubble at M = 4K")),
+        ("true", natural("10", "Fewer devices")),
+        ("false", natural("10", "With larger updates")),
     )
     for measured, wrong in predictions:
         assert_each_is_told(wrong, measured)
@@ -71,12 +71,23 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
 
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     assert round(100 * float(gp.formulas.gpipe_bubble(16, 64)), 1) == 19
-    assert list(lesson_10.NEGLIGIBLE) == [0, 5, 100 / 5, round(100 * 15 / 64, 1), 100 * 16 / 64]
+    assert list(natural("10", "The bubble at M = 4K")) == [
+        0,
+        5,
+        100 / 5,
+        round(100 * 15 / 64, 1),
+        100 * 16 / 64,
+    ]
     faster = Fraction(32 * 32, 63) / Fraction(16 * 32, 47)
-    assert list(lesson_10.DOUBLED) == [round(float(1 / faster), 2), 1, round(63 / 47, 2), 2]
+    assert list(natural("10", "Twice as many devices")) == [
+        round(float(1 / faster), 2),
+        1,
+        round(63 / 47, 2),
+        2,
+    ]
     assert round(float(faster), 2) == 1.49
     batch = lesson_10.Batch(4, 256, 8)
-    assert by_formula(*batch) == 8 and {8, *lesson_10.QUICKEST} == set(batch.cuts())
+    assert by_formula(*batch) == 8 and {8, *natural("10", "The shortest step")} == set(batch.cuts())
     assert isclose(lesson_10.timed(batch, 16).makespan / lesson_10.shortest(batch), 1.036, abs_tol=0.001)
 
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 from itertools import accumulate, permutations
 
 import numpy as np
-from replies import assert_each_is_told, assert_says, each_reply
+from replies import assert_each_is_told, assert_says, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_11
@@ -91,13 +91,13 @@ def test_the_slowest_belongs_to_the_front_but_the_second_slowest_not_behind_it()
 def test_each_natural_wrong_guess_is_told_its_own_sentence():
     slow = [1, 2, 1, 1]
     assert_each_is_told(
-        lesson_11.ONE_SLOW_STAGE, gp.simulate(gp.GPipe(4, 8), gp.Costs(slow, slow, slow)).makespan
+        natural("11", "How long it is now"), gp.simulate(gp.GPipe(4, 8), gp.Costs(slow, slow, slow)).makespan
     )
-    assert_each_is_told(lesson_11.FIRST_STAGE, 0)
-    assert_each_is_told(lesson_11.BESIDE_THE_HEAD, 1)
-    assert_each_is_told(lesson_11.BEST_PLACE, 0)
-    assert_each_is_told(lesson_11.SAME_CUT, "true")
-    assert_each_is_told(lesson_11.LEAST_VARIANCE, 4)
+    assert_each_is_told(natural("11", "What the first stage gets"), 0)
+    assert_each_is_told(natural("11", "How many fit beside the head"), 1)
+    assert_each_is_told(natural("11", "Where it should stand"), 0)
+    assert_each_is_told(natural("11", "One cut for 8 and for 128"), "true")
+    assert_each_is_told(natural("11", "The shortest step's slowest stage"), 4)
 
 
 def test_what_the_natural_guesses_are():

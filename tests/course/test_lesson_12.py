@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_12, mine
@@ -171,7 +171,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     )
     both_ways, each_one = right + (M - 1), delayed + 2 * M
     queue = right - delayed
-    assert list(lesson_12.NARROW) == [
+    assert list(natural("12", "How long it is over narrow links")) == [
         without,
         every,
         without + queue,
@@ -183,10 +183,10 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         delayed + 3 * queue,
     ]
     for measured, wrong in {
-        right: lesson_12.NARROW,
-        "1F1B": lesson_12.SLOW_HOP,
-        "false": lesson_12.HALVED,
-        "true": lesson_12.FASTER,
+        right: natural("12", "How long it is over narrow links"),
+        "1F1B": natural("12", "Which is shorter over a narrow hop"),
+        "false": natural("12", "Twice the bandwidth"),
+        "true": natural("12", "A faster stage 1"),
     }.items():
         assert_each_is_told(wrong, measured)
 

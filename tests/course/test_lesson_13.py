@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_13
@@ -122,15 +122,17 @@ RECIPE = [row.partition(": ")[2].split() for row in str(gp.device_programs(gp.On
 
 
 def test_wrong_predictions_are_steps_that_there_are_and_each_is_told_its_sentence():
-    assert {*lesson_13.STOPS} <= {*RECIPE[0], "1SEND_B0", "none"} and {*lesson_13.FREES} <= {
+    assert {*natural("13", "Where device 0 stops")} <= {*RECIPE[0], "1SEND_B0", "none"} and {
+        *natural("13", "Which line it is")
+    } <= {
         *RECIPE[1],
         "0RECV_B0",
     }
-    assert_each_is_told(lesson_13.STOPS, "0SEND_F1")
-    assert_each_is_told(lesson_13.FREES, "1RECV_F1")
-    assert_each_is_told(lesson_13.BUFFERS, 4 - 1)
-    assert_each_is_told(lesson_13.ALL_FIRST, "true")
-    assert_each_is_told(lesson_13.RAN_ONCE, "false")
+    assert_each_is_told(natural("13", "Where device 0 stops"), "0SEND_F1")
+    assert_each_is_told(natural("13", "Which line it is"), "1RECV_F1")
+    assert_each_is_told(natural("13", "How many buffers it needs"), 4 - 1)
+    assert_each_is_told(natural("13", "All receives begun first"), "true")
+    assert_each_is_told(natural("13", "The same program on two machines"), "false")
 
 
 P = partial(changed, answers.program)

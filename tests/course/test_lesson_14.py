@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from closed_forms import zbh2_bubble_time
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_14
@@ -222,13 +222,19 @@ def one_f_one_b_in_halves(delay: int = 0) -> gp.Explicit:
 
 
 def test_each_natural_wrong_guess_is_told_what_it_is():
-    assert_each_is_told(lesson_14.IN_HALVES, gp.simulate(one_f_one_b_in_halves()).makespan)
-    assert_each_is_told(lesson_14.ALL_PUT_OFF, gp.simulate(one_f_one_b_in_halves(delay=3)).makespan)
-    assert_each_is_told(lesson_14.TWICE_THE_WARM_UP, gp.simulate(ZBH2(4, 8)).makespan)
-    assert_each_is_told(lesson_14.TEN_STEPS, gp.simulate(gp.repeat(ZBH2(4, 8), 10)).makespan)
-    assert list(lesson_14.TEN_STEPS) == [10 * 27, 10 * 24, 10 * 27 - 3]
-    assert_each_is_told(lesson_14.NEVER_LONGER, "true")
-    assert_each_is_told(lesson_14.NO_MORE, "false")
+    assert_each_is_told(
+        natural("14", "How long it is in halves"), gp.simulate(one_f_one_b_in_halves()).makespan
+    )
+    assert_each_is_told(
+        natural("14", "How long it is, all put off"), gp.simulate(one_f_one_b_in_halves(delay=3)).makespan
+    )
+    assert_each_is_told(natural("14", "How long ZB-H2 is"), gp.simulate(ZBH2(4, 8)).makespan)
+    assert_each_is_told(
+        natural("14", "How long ten steps are"), gp.simulate(gp.repeat(ZBH2(4, 8), 10)).makespan
+    )
+    assert list(natural("14", "How long ten steps are")) == [10 * 27, 10 * 24, 10 * 27 - 3]
+    assert_each_is_told(natural("14", "960 cases of F, I and W"), "true")
+    assert_each_is_told(natural("14", "Bytes on the fullest device"), "false")
 
 
 @pytest.mark.parametrize(("activation", "grows"), [("gelu", 0), ("relu", 1)])

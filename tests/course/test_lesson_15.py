@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_15
@@ -134,10 +134,10 @@ def test_the_wrong_predictions_are_told_what_they_are():
     rows = [[gp.core.Action(*action) for action in row] for row in answers.stamped(v_strand(4), 8, 6)]
     held = gp.peak_in_flight(gp.Explicit(rows, placement=gp.families.v_shaped(4)))
     assert held == (4, 4, 4, 4)
-    assert_each_is_told(lesson_15.HELD, held[0])
-    assert_each_is_told(lesson_15.COLLISIONS, "3")
-    assert_each_is_told(lesson_15.EQUALLY_MUCH, "true")
-    assert_each_is_told(lesson_15.STILL_SHORTER, "false")
+    assert_each_is_told(natural("15", "How much device 0 holds"), held[0])
+    assert_each_is_told(natural("15", "Where two of them meet"), "3")
+    assert_each_is_told(natural("15", "Eight devices of a V"), "true")
+    assert_each_is_told(natural("15", "V-Min at measured times"), "false")
 
 
 def by_hand(**other):

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_16
@@ -150,27 +150,33 @@ def test_the_lessons_formulas_are_the_papers_and_the_librarys():
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     s, h, a = 2048, 12_288, 96
     one, core = lesson_16.saved_bytes(s, h, a) / 1e9, 5 * a * s**2 / 1e9
-    assert list(lesson_16.TWICE_AS_LONG) == [round(size, 2) for size in (one, 2 * one, 4 * core, 4 * one)]
-    assert_each_is_told(lesson_16.TWICE_AS_LONG, round(lesson_16.saved_bytes(2 * s, h, a) / 1e9, 2))
+    assert list(natural("16", "A text of 4,096 places")) == [
+        round(size, 2) for size in (one, 2 * one, 4 * core, 4 * one)
+    ]
+    assert_each_is_told(
+        natural("16", "A text of 4,096 places"), round(lesson_16.saved_bytes(2 * s, h, a) / 1e9, 2)
+    )
 
     freed, flops = 5 * a * s**2 / (19 * s * h), 16 * s * h**2 / (4 * s**2 * h)
     rate = freed * flops
     assert rate == pytest.approx(20 * a / 19)
-    assert list(lesson_16.RATES) == pytest.approx([1 / rate, freed, flops, a, 2 * rate], rel=1e-3)
-    assert_each_is_told(lesson_16.RATES, round(rate, 1))
+    assert list(natural("16", "The core over the network")) == pytest.approx(
+        [1 / rate, freed, flops, a, 2 * rate], rel=1e-3
+    )
+    assert_each_is_told(natural("16", "The core over the network"), round(rate, 1))
 
-    assert_each_is_told(lesson_16.SIX_TIMES_THE_DEVICES, 1)
-    assert_each_is_told(lesson_16.BARELY, "true")
+    assert_each_is_told(natural("16", "Six times the devices"), 1)
+    assert_each_is_told(natural("16", "The fullest of 48 devices"), "true")
 
     s, h = 2048, 1024
     qkv, core, network = 6 * s * h**2, 4 * s**2 * h, 16 * s * h**2
-    assert list(lesson_16.CHEAPEST_FIRST) == [qkv / core, 1, (qkv + core + network) / core]
-    assert_each_is_told(lesson_16.CHEAPEST_FIRST, (qkv + core) / core)
+    assert list(natural("16", "What the rule takes")) == [qkv / core, 1, (qkv + core + network) / core]
+    assert_each_is_told(natural("16", "What the rule takes"), (qkv + core) / core)
 
-    assert list(lesson_16.HALF_THE_WORK) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
+    assert list(natural("16", "Half of the work")) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
     assert lesson_16.half_the_work(12_288) == 6 * 12_288
     assert lesson_16.core_share(2048, 12_288) == pytest.approx(2048 / (6 * 12_288 + 2048))
-    assert_each_is_told(lesson_16.HALF_THE_WORK, 6 * 12_288)
+    assert_each_is_told(natural("16", "Half of the work"), 6 * 12_288)
 
 
 def thinned(parts, goal):

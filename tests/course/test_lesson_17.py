@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_17
@@ -231,15 +231,17 @@ SIZES = (16, 8, 4, 2, 1)
 
 
 def test_each_natural_wrong_guess_is_told_its_own_sentence():
-    assert_each_is_told(lesson_17.TIMES_SENT, 126 / 64)
-    assert_each_is_told(lesson_17.BOTH, 39)
-    assert_each_is_told(lesson_17.WITH_SUMS, "16 x 1")
-    assert_each_is_told(lesson_17.ON_BETTER_LINKS, "all equal")
-    assert {*lesson_17.WITH_SUMS, "16 x 1"} == {*lesson_17.ON_BETTER_LINKS}
-    assert_each_is_told(lesson_17.LARGER_BATCH, 1)
-    assert_each_is_told(lesson_17.ZERO_SENDS, "true")
-    assert_each_is_told(lesson_17.NEIGHBOURS, "replicas")
-    assert_each_is_told(lesson_17.TWICE_THE_DEVICES, 282)
+    assert_each_is_told(natural("17", "A ring of 64"), 126 / 64)
+    assert_each_is_told(natural("17", "Four sums, one step"), 39)
+    assert_each_is_told(natural("17", "Five ways, with sums"), "16 x 1")
+    assert_each_is_told(natural("17", "Five ways, on better links"), "all equal")
+    assert {*natural("17", "Five ways, with sums"), "16 x 1"} == {
+        *natural("17", "Five ways, on better links")
+    }
+    assert_each_is_told(natural("17", "Eight times the batch"), 1)
+    assert_each_is_told(natural("17", "ZeRO in bytes"), "true")
+    assert_each_is_told(natural("17", "Who should be neighbours"), "replicas")
+    assert_each_is_told(natural("17", "Twice the devices"), 282)
 
 
 def test_sixteen_devices_as_five_meshes():

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from replies import assert_each_is_told, changed, each_alone, each_reply
+from replies import assert_each_is_told, changed, each_alone, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.core import Linear
@@ -160,9 +160,9 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     ways = [m for k, _, m in sizes(JOB) if k == 16]
     shares = [64 * k // 16 for k in shapes]
     assert (len(shapes), len(ways), sum(shares)) == (5, 7, 124)
-    assert {5, 7, 124, len(shapes) * len(ways), len(shapes) * 64} <= set(lesson_18.HOW_MANY)
+    assert {5, 7, 124, len(shapes) * len(ways), len(shapes) * 64} <= set(natural("18", "All K, R and M"))
     assert number_of_plans(JOB) == 25
-    assert_each_is_told(lesson_18.HOW_MANY, 25)
+    assert_each_is_told(natural("18", "All K, R and M"), 25)
     best = {
         k: min((plan for plan in by_simulation(JOB) if k == plan.K), key=lambda plan: plan.held)
         for k in shapes
@@ -170,12 +170,12 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert [k for k in sorted(shapes) if best[k].held <= 40_000] == [2, 4, 8, 16]
     assert by_simulation(JOB._replace(room=40_000))[0].K == 2
     assert 16 * JOB.weights == 36_864 and 16 * JOB.saved == 8_192
-    assert_each_is_told(lesson_18.WHERE_IT_FITS, 2)
-    assert_each_is_told(lesson_18.SLOW_LINKS, 1.9, within=1)
-    assert_each_is_told(lesson_18.WINNER, "1F1B")
-    assert_each_is_told(lesson_18.ONE_RATE, 1.204, within=0.03)
-    assert_each_is_told(lesson_18.ROOMY, "true")
-    assert_each_is_told(lesson_18.MANY_LAYERS, 1)
+    assert_each_is_told(natural("18", "Where it fits"), 2)
+    assert_each_is_told(natural("18", "Ten times slower between nodes"), 1.9, within=1)
+    assert_each_is_told(natural("18", "The fastest of five"), "1F1B")
+    assert_each_is_told(natural("18", "Predicted over measured"), 1.204, within=0.03)
+    assert_each_is_told(natural("18", "Four pipelines of four"), "true")
+    assert_each_is_told(natural("18", "32 layers"), 1)
 
 
 def test_the_bound_in_three_terms_is_the_librarys():

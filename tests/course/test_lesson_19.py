@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_alone, each_reply
+from replies import assert_each_is_told, changed, each_alone, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_19, stale
@@ -133,21 +133,21 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     }
     assert lengths == {1: 480, 8: 165, 40: 129}
     assert gp.simulate(gp.PipeDream(4, 40)).makespan == 129
-    assert_each_is_told(lesson_19.NOBODY_WAITS, 129)
+    assert_each_is_told(natural("19", "A stream of 40"), 129)
     w = [1, 1]  # the start, and what stands before it
     for _ in range(6):
         w.append(w[-1] - w[-2])
     assert w[-1] == 1
-    assert_each_is_told(lesson_19.AFTER_SIX, 1)
+    assert_each_is_told(natural("19", "Six updates of w"), 1)
     row = answers.stream_rows(4, 20)[0]
     assert row[row.index((0, "F", 8)) - 1] == (0, "U", 4)
     assert answers.versions_seen(row)[8] == 5
-    assert_each_is_told(lesson_19.BEFORE_EIGHT, 5)
-    assert_each_is_told(lesson_19.ONE_LINEAR, "equal")
-    assert_each_is_told(lesson_19.AFTER_AS_MUCH_TIME, "PipeDream")
-    assert_each_is_told(lesson_19.AFTER_EACH, "neither")
-    assert_each_is_told(lesson_19.LOWER_RATES, "true")
-    assert_each_is_told(lesson_19.MUST_ONE_CHOOSE, "false")
+    assert_each_is_told(natural("19", "The versions of nine microbatches"), 5)
+    assert_each_is_told(natural("19", "With stashing and without"), "equal")
+    assert_each_is_told(natural("19", "Eight trainings of each kind"), "PipeDream")
+    assert_each_is_told(natural("19", "An update after each backward"), "neither")
+    assert_each_is_told(natural("19", "Rates by devices"), "true")
+    assert_each_is_told(natural("19", "Five steps of ZB-H2"), "false")
 
 
 def test_a_flush_is_not_the_only_way_to_have_fresh_weights():

@@ -5,7 +5,7 @@ from itertools import pairwise
 from statistics import mean, median
 
 import numpy as np
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.core import F, needs
@@ -187,13 +187,17 @@ def recorded_speedup(name):
 
 #: of each prediction: the known wrong guesses, what was measured, and how far off a guess may be
 PREDICTIONS = [
-    (lesson_20.AT_ONCE, 1, 0),  # in one process, which the lesson counts
-    (lesson_20.STAGE_0, round(median(took(recorded_run("zbh1"), 0, "I"))), 0),
-    (lesson_20.GPIPE_16, round(recorded_run("gpipe16").makespan), 0.02),
-    (lesson_20.NARROW, round(recorded_speedup("narrow"), 2), 0.25),
-    (lesson_20.WIDE, round(recorded_speedup("wide"), 2), 0.15),
-    (lesson_20.SAME_MESSAGES, "true", 0),
-    (lesson_20.LARGER, "false", 0),
+    (natural("20", "How many work at once"), 1, 0),  # in one process, which the lesson counts
+    (natural("20", "ZB-H1, simulated and measured"), round(median(took(recorded_run("zbh1"), 0, "I"))), 0),
+    (natural("20", "GPipe with 16 microbatches"), round(recorded_run("gpipe16").makespan), 0.02),
+    (natural("20", "The narrow model on one process and on two"), round(recorded_speedup("narrow"), 2), 0.25),
+    (
+        natural("20", "The wide model, and where the time of both goes"),
+        round(recorded_speedup("wide"), 2),
+        0.15,
+    ),
+    (natural("20", "Message for message"), "true", 0),
+    (natural("20", "One number, and 65,536"), "false", 0),
 ]
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim import peak_in_flight, simulate
@@ -109,7 +109,10 @@ def test_the_wrong_guesses_at_the_shortest_length_are_other_lengths():
 
 
 def test_a_wrong_guess_at_the_shortest_length_is_told_what_it_is():
-    assert_each_is_told(lesson_A.SHORTEST, min(timeline.makespan for timeline in at_one_size().values()))
+    assert_each_is_told(
+        natural("A", "All fourteen at one size, and the shortest"),
+        min(timeline.makespan for timeline in at_one_size().values()),
+    )
 
 
 def measured(name):
@@ -138,12 +141,12 @@ def test_which_three_fall_behind_one_that_was_longer():
 
 def test_each_wrong_guess_is_answered():
     asked = (
-        (lesson_A.FEWER_MESSAGES, "V"),
-        (lesson_A.LOSES_MORE, "V-Min"),
-        (lesson_A.CREDITED, 37),
-        (lesson_A.ROOM_FOR_3, "V-Half"),
-        (lesson_A.ABOUT_HALF, "true"),
-        (lesson_A.BOTH_WAYS, 1),
+        (natural("A", "Which sends fewer, with each message as an arrow"), "V"),
+        (natural("A", "Length, with messages that take c"), "V-Min"),
+        (natural("A", "DualPipe with its overlap"), 37),
+        (natural("A", "The best for each room"), "V-Half"),
+        (natural("A", "True or false"), "true"),
+        (natural("A", "Bytes on the fullest device"), 1),
     )
     for known, right in asked:
         assert right not in known

@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import numpy as np
-from replies import assert_each_is_told, each_reply
+from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_B
-from gpipe_sim.course.lesson_B import ALL_REDUCES, TIMES_AS_MUCH
 
 ROOT = Path(__file__).parents[2]
 cut, alone = answers.cut_matrices, answers.partial_output
@@ -66,17 +65,17 @@ def test_each_wrong_guess_is_told_what_it_is():
     s, h, t = 2048, 12_288, 8
     times = 96 * gp.formulas.tensor_parallel_bytes(s, 1, h, t) / (2 * gp.formulas.message_bytes(s, 1, h))
     assert times == 336
-    assert_each_is_told(TIMES_AS_MUCH, times)
-    assert_each_is_told(ALL_REDUCES, 2)
-    assert_each_is_told(lesson_B.SCATTERED, "true")
-    assert_each_is_told(lesson_B.HALF_AS_MUCH, "false")
+    assert_each_is_told(natural("B", "How much more it sends"), times)
+    assert_each_is_told(natural("B", "How many sums, and how large"), 2)
+    assert_each_is_told(natural("B", "Scattered columns"), "true")
+    assert_each_is_told(natural("B", "On twice as many devices"), "false")
 
 
 def test_what_the_wrong_guesses_are():
     """In units of what a stage sends: bsh there and bsh back. An all-reduce is 2(t-1)/t of half of that."""
     one = 2 * 7 / 8 / 2
     known = [4 * one, 12 * 4 * one, 96 * one, 96 * 2 * one, 96 * 4 / 2, 96 * 4 * 2 / 2, 96 * 4 * one * 2]
-    assert list(TIMES_AS_MUCH) == known
+    assert list(natural("B", "How much more it sends")) == known
 
 
 def test_the_picture_is_told_in_its_own_numbers():
