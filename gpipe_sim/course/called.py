@@ -4,7 +4,7 @@ import io
 import linecache
 import sys
 import sysconfig
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from gpipe_sim.course.limit import SECONDS, TooLarge, TooLong, time_limit
-from gpipe_sim.course.reply import NOTHING_BACK, Reply, keep_working, quoted
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, keep_working, quoted
 
 COPIED = list | dict | np.ndarray
 GIVEN = ("send", "receive")  #: methods of the Links that lesson 02 gives: their lines are not the student's
@@ -46,6 +46,7 @@ def called(
     copies: bool = True,
     plain: bool = True,
     without: Collection[Callable] = (),
+    whole: Sequence[str] = (),
     endless: str = "Which loop never ends?",
 ) -> object:
     """What the student's function returns.
@@ -55,13 +56,16 @@ def called(
     It gets copies of lists, dicts and arrays, to do with as it likes, unless ``copies`` is False. A
     generator's values come as a list, and a number of NumPy's as Python's own, unless ``plain`` is False.
     ``where`` says in the reply what it was called with, if the arguments are too long to print.
-    While it runs, nothing may call the functions in ``without``. ``endless`` is asked if it takes long.
+    While it runs, nothing may call the functions in ``without``. ``whole`` names the arguments from the first
+    on, and each that has a name must be afterwards what it was; "" is for one that may change. ``endless`` is
+    asked if it takes long.
     """
     if not callable(function):
         raise keep_working(f"pass in a function, not {quoted(function)}")
     where = where or f"called with ({', '.join(map(repr, arguments))})"
     if copies:
         arguments = tuple(deepcopy(one) if isinstance(one, COPIED) else one for one in arguments)
+    before = [deepcopy(one) if name else None for name, one in zip(whole, arguments, strict=False)]
     try:
         with (
             time_limit(SECONDS),
@@ -86,9 +90,23 @@ def called(
         raise keep_working(f"{where} {ends}") from None
     except Exception as error:
         raise keep_working(f"{where} it stopped: {stopped(error)}") from None
+    for name, was, now in zip(whole, before, arguments, strict=False):
+        if name and not alike(was, now):
+            raise almost(f"{where} {name} is not what it was before. Who else may need it?")
     if plain and isinstance(said, np.number):
         return said.item()  # NumPy's small whole numbers overflow
     return said
+
+
+def alike(one: object, other: object) -> bool:
+    """Whether two values, with all that is in lists, tuples and dicts of them, are of a kind and equal."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and alike([*one.values()], [*other.values()])  # type: ignore[call-overload, attr-defined]
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))  # type: ignore[arg-type]
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other  # type: ignore[arg-type]
 
 
 @contextmanager
