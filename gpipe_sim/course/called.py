@@ -98,15 +98,15 @@ def called(
     return said
 
 
-def alike(one: object, other: object) -> bool:
+def alike(one: Any, other: Any) -> bool:
     """Whether two values, with all that is in lists, tuples and dicts of them, are of a kind and equal."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return list(one) == list(other) and alike([*one.values()], [*other.values()])  # type: ignore[call-overload, attr-defined]
+        return list(one) == list(other) and alike([*one.values()], [*other.values()])
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(alike, one, other))  # type: ignore[arg-type]
-    return np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other  # type: ignore[arg-type]
+        return len(one) == len(other) and all(map(alike, one, other))
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
 
 
 @contextmanager
