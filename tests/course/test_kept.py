@@ -96,7 +96,7 @@ BESIDE = {
     ),
     "a closure": (
         "def made():\n    return lambda x: 2 * x\ntwice = made()",
-        "a call made twice, and no call is kept. Write it with def",
+        "a call made twice, and no call is kept",
     ),
     "its own section": ("twice = mine.twice", ""),
 }
