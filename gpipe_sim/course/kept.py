@@ -57,10 +57,7 @@ def source_of(answers: Mapping[str, Any], running: str) -> str:
     needed = _needed(statements, {*own.values()})
     kept = [text for each in statements if _bound(each) & needed for text in _written(each, cell, values)]
     kept += [f"{name} = {other}" for name, other in own.items() if other != name]
-    tables = {name: answer for name, answer in answers.items() if name not in functions}
-    kept += [
-        f"{name} = {dict(table) if isinstance(table, dict) else table!r}" for name, table in tables.items()
-    ]
+    kept += [f"{name} = {answer!r}" for name, answer in answers.items() if name not in functions]
     source = "\n\n".join(dict.fromkeys(kept))
     if missing := [name for name in answers if name not in set().union(*map(_bound, ast.parse(source).body))]:
         raise RuntimeError(f"what a call makes is not. Define {missing[0]} with def, in a cell")

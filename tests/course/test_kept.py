@@ -3,7 +3,6 @@
 import ast
 import inspect
 import re
-from collections import defaultdict
 from importlib import import_module
 
 import pytest
@@ -72,11 +71,6 @@ def test_a_build_is_kept_in_any_form_of_cell_and_reading_it_runs_nothing(name, f
     for each in BUILDS[name]:
         own, right = found[each], getattr(answers, each)
         assert own.__code__.co_names == right.__code__.co_names if callable(own) else own == right
-
-
-def test_a_table_is_kept_as_a_plain_dict():
-    table = defaultdict(list, F=[("F", -1)])
-    assert kept.source_of({"NEEDS": table}, "NEEDS = defaultdict(list)") == "NEEDS = {'F': [('F', -1)]}"
 
 
 #: Cells whose answer needs something besides, and what a reply says if that is not kept.
