@@ -317,6 +317,8 @@ def _as_text(answer: object, devices: int) -> str:
     if not isinstance(answer, str | list | Schedule):
         raise keep_working(f"write the rows as one text, such as '0F0 0B0' (got {type(answer).__name__})")
     text = "" if isinstance(answer, list) else str(answer)
+    if isinstance(answer, str):
+        text = text.replace(",", " ").replace("f", "F").replace("b", "B")
     rows = [row for row in text.splitlines() if row.strip()]
     if len(rows) != devices:
         count = len(answer) if isinstance(answer, list) else len(rows)

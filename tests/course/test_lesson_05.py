@@ -516,10 +516,10 @@ ORDERS = {
         ("0F0 0B0", "one row for each of the 2 devices, please (got 1)"),
         ("0F0 and so on\n1F0", "'and' is no action: write stage, F or B, microbatch, such as 0F0"),
         (
-            "0F0 0f1 0B0 0B1\n1F0 1F1 1B0 1B1",
-            "'0f1' is no action: write stage, F or B, microbatch, such as 0F0",
+            "0F0 0x1 0B0 0B1\n1F0 1F1 1B0 1B1",
+            "'0x1' is no action: write stage, F or B, microbatch, such as 0F0",
         ),
-        ("0F0,0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "'0F0,0F1' is no action: write"),
+        ("0F0;0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "'0F0;0F1' is no action: write"),
         ("F0 F1 B0 B1\nF1 B1 F0 B0", "'F0' is no action: write stage, F or B, microbatch, such as 0F0"),
         ("0F0 0F1 0B0 0B1\n1F0 1F1 1B0", "1B1 is missing"),
         ("0F0 0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "0F0 stands 2 times"),
@@ -547,6 +547,10 @@ def test_what_is_asked_for_is_what_1f1b_does():
         lesson_05.LONG,
         lesson_05.ROOM,
     )
+
+
+def test_rows_may_have_commas_and_small_letters():
+    assert lesson_05.unlock("0f0, 0f1, 0b0, 0b1\n1f1,1b1,1f0,1b0").verdict == "correct"
 
 
 def test_the_replies_draw_the_students_rows():
