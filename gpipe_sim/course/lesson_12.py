@@ -38,17 +38,19 @@ from gpipe_sim.links.links import Link
 from gpipe_sim.machine.machine import Machine
 
 KINDS = "FfBb"
-#: Rows whose links a student's function finds; in the last but one device 1 takes microbatch 1 first.
+#: Rows whose links a student's function finds. In the fifth device 1 takes microbatch 1 first; in the sixth
+#: stages 1 and 3 are on devices of their own, and a link carries activations and gradients.
 HIDDEN_ROWS = (
     answers.gpipe_rows(3, 2),
     rows_of(OneFOneB(4, 5)),
     answers.interleaved_rows(2, 4, 2),
     answers.interleaved_rows(3, 3, 3),
     parsed("0F0 0F1 0B1 0B0\n1F1 1F0 1B0 1B1"),
+    parsed("0F0 0F1 2F0 2F1 2B1 2B0 0B1 0B0\n1F0 1F1 1B1 1B0\n3F0 3F1 3B1 3B0"),
     answers.gpipe_rows(1, 3),
 )
 #: devices, microbatches, F, B, busy, latency
-SETTINGS = (
+SETTINGS: tuple[tuple, ...] = (
     (4, 8, 1, 2, 2, 0),
     (3, 5, 2, 6, 4, 1),
     (5, 6, 3, 5, 7, 2),
@@ -56,6 +58,7 @@ SETTINGS = (
     (6, 4, 2, 3, 0, 2),
     (3, 1, 1, 2, 4, 3),
     (1, 6, 1, 2, 5, 1),
+    (3, 5, Fraction(1, 2), Fraction(5, 4), Fraction(3, 4), Fraction(1, 4)),
 )
 
 
@@ -67,7 +70,7 @@ def on_links(table: dict, answer: Callable) -> Reply:
         return keep_working("the table is right. Which rows are there besides those of the devices?")
     for rows in HIDDEN_ROWS:
         where = f"with the rows {in_words(rows)}"
-        got = result_of(answer, rows, where=where, plain=False)
+        got = result_of(answer, rows, where=where, plain=False, whole=("rows",))
         found = read_rows(got, len(got) if isinstance(got, list) else 0, where, KINDS)
         if question := _what_is_off(found, rows):
             return keep_working(f"{where}, {question}")
@@ -175,14 +178,15 @@ def gpipe_on_links(answer: Callable | None) -> Reply:
     """Check ``answer(K, M, F, B, busy, latency)``: how long GPipe takes if every link is like this."""
     for setting in SETTINGS:
         said = called(answer, *setting, without=simulators(answer))
-        where = "K = {}, M = {}, F = {}, B = {}, busy {}, latency {}".format(*setting)
+        where = "K = {}, M = {}, F = {}, B = {}, busy {}, latency {}".format(*map(written, setting))
         if said is None:
             return keep_working(f"{where}: {NOTHING_BACK}")
         if not is_number(said):
             return keep_working(f"{where}: you say {said!r}. How long is that, as a number?")
         measured = on_equal_links(*setting)
         if said != measured:
-            told = f"{where}: you say {written(said)}, measured {written(measured)}"
+            same = written(said) == written(measured)
+            told = f"{where}: you say {said if same else written(said)}, measured {written(measured)}"
             return _mistaken(told, said, setting)
     return correct(
         f"exact in {len(SETTINGS)} settings. What would a faster forward change where busy is above F?"

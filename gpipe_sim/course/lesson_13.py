@@ -7,7 +7,15 @@ import numpy as np
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called, result_of
-from gpipe_sim.course.own_program import early, read_steps, with_actions, with_waits, wrong_row, wrong_run
+from gpipe_sim.course.own_program import (
+    early,
+    read_steps,
+    with_actions,
+    with_messages,
+    with_waits,
+    wrong_row,
+    wrong_run,
+)
 from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_whole, keep_working
 from gpipe_sim.course.rows import rows_of
 from gpipe_sim.families import OneFOneB
@@ -20,7 +28,7 @@ PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for r
 @build("program")
 def program(answer: Callable) -> Reply:
     """Check ``answer(k, K, M)``: 1F1B as the program of one device, with sends that block."""
-    soon = ""
+    soon = runs = ""
     for K, M in HIDDEN_PROGRAMS:
         rows = []
         for k in range(K):
@@ -31,17 +39,18 @@ def program(answer: Callable) -> Reply:
             soon = soon or early(rows[k], f"{where} it")
         if wrong := wrong_run(rows, K, M):
             return with_waits(keep_working(f"with K = {K}, M = {M}: {wrong}"), rows)
+        runs = runs or f"For M = {M}, device {k} of {K} runs {' '.join(rows[k])}"
     if soon:
         return almost(f"it ends, and the gradients are right. But {soon}")
     sizes = f"{len(HIDDEN_PROGRAMS)} sizes, with sends that block"
-    told = f"it ends at {sizes}, and the gradients are those of one device to 1e-12"
-    return with_actions(correct(told), rows, K, M)
+    told = f"it ends at {sizes}, and the gradients are those of one device to 1e-12. {runs}"
+    return with_messages(correct(told), rows)
 
 
 @exercise("write a function buffer_of(m, k, K) and pass it in")
 def receive_buffers(answer: Callable | None) -> Reply:
     """Check ``answer(m, k, K)``: the buffer into which device k of K receives microbatch m under 1F1B."""
-    wasteful = None
+    wasteful = ""
     for devices, microbatches in PIPELINES:
         for device in range(1, devices):
             chosen = _chosen(answer, device, devices, microbatches)
@@ -49,10 +58,17 @@ def receive_buffers(answer: Callable | None) -> Reply:
             where = f"device {device} of {devices}, {microbatches} microbatches"
             if found := overwritten(row, chosen):
                 return keep_working(f"{where}: {_how_wrong(row, chosen, found)}")
-            if len(set(chosen)) > fewest_buffers(row) and wasteful is None:
-                wasteful = f"nothing is overwritten, but on {where} fill {_buffers(len(set(chosen)))}"
+            if wasteful:
+                continue
+            used, most = len(set(chosen)), max(chosen)
+            if used > fewest_buffers(row):
+                asks = "How many still have to be read while one more arrives?"
+                wasteful = f"nothing is overwritten, but on {where} fill {_buffers(used)}. {asks}"
+            elif most >= used:
+                its = f"on {where} fill {_buffers(used)}, and the largest number is {most}"
+                wasteful = f"nothing is overwritten, but {its}. Which numbers are those, counted from 0?"
     if wasteful:
-        return almost(f"{wasteful}. How many still have to be read while one more arrives?")
+        return almost(wasteful)
     return correct("nothing is overwritten, and no device could do with fewer. Which device needs the most?")
 
 
@@ -61,16 +77,17 @@ def _buffers(count: int) -> str:
 
 
 def _chosen(answer: object, device: int, devices: int, microbatches: int) -> list[int]:
-    chosen = []
-    for m in range(microbatches):
+    """The buffer of each microbatch. It is asked for in another order than they come in."""
+    chosen = {}
+    for m in sorted(range(microbatches), key=lambda m: m % 2):
         buffer = called(answer, m, device, devices)
         if not is_whole(buffer) or buffer < 0:
             where = f"for m = {m}, k = {device}, K = {devices}"
             if buffer is None:
                 raise keep_working(f"{where} {NOTHING_BACK}")
             raise keep_working(f"{where} you say {buffer!r}. Which of the buffers 0, 1, 2, ... is that?")
-        chosen.append(int(buffer))
-    return chosen
+        chosen[m] = int(buffer)
+    return [chosen[m] for m in range(microbatches)]
 
 
 def receives(row: Sequence[Action]) -> Iterator[tuple[Action | None, int | None]]:

@@ -6,21 +6,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.losses import mse
+from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import single_device_step
-from gpipe_sim.course.own_rows import Drawn, drawn
+from gpipe_sim.course.own_rows import TITLE, Drawn, drawn
 from gpipe_sim.course.reply import Reply, keep_working
 from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_of, what_is_amiss
 from gpipe_sim.drawing.deadlock import draw_deadlock
+from gpipe_sim.drawing.svg import draw
 from gpipe_sim.errors import DeadlockError
 from gpipe_sim.families import OneFOneB
 from gpipe_sim.programs.device_programs import device_programs
 from gpipe_sim.programs.run_programs import run_programs
 
 CLOSE = 1e-12
-STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")
+STEP = re.compile(r"(\d{1,9})((?:RECV_|SEND_)?)([FB])(\d{1,9})")
 STEPS = re.compile(r"\d{1,9}(?:RECV_|SEND_)[FB]\d{1,9}")
 
 
@@ -32,7 +35,9 @@ def read_steps(steps: object, where: str) -> list[str]:
     for step in steps:
         if not isinstance(step, str) or not STEP.fullmatch(step):
             asks = "How is that written in the way of 1F0, 1RECV_F0, 1SEND_B0?"
-            if isinstance(step, str) and STEP.fullmatch(step.replace("-", "")):
+            if isinstance(step, str) and re.search(r"I(?=RECV)|>\w+$", step):
+                asks = "Here each receive waits, into a place of its own. How is that written: 1RECV_F0?"
+            elif isinstance(step, str) and STEP.fullmatch(step.replace("-", "")):
                 asks = "Which one comes first, and how many can be ahead if there are fewer than devices?"
             raise keep_working(f"{where} it has the step {step!r}. {asks}")
     return list(steps)
@@ -40,8 +45,8 @@ def read_steps(steps: object, where: str) -> list[str]:
 
 def _read(step: str) -> tuple[int, str, str, int]:
     """Stage, what is done with it ("", "RECV" or "SEND"), kind, microbatch."""
-    s, what, kind, m, _ = STEP.findall(step)[0]
-    return int(s), what.strip("_").removeprefix("I"), kind, int(m)
+    s, what, kind, m = STEP.findall(step)[0]
+    return int(s), what.strip("_"), kind, int(m)
 
 
 def wrong_row(steps: list[str], k: int, K: int, M: int) -> str:
@@ -106,6 +111,14 @@ def with_actions(reply: Reply, programs: list[list[str]], K: int, M: int) -> Rep
     return drawn(reply, [*rows, *wanted[k + 1 :]], (k, wrong[0]) if wrong else None)
 
 
+def with_messages(reply: Reply, programs: list[list[str]]) -> Reply:
+    """The reply, with a chart of the programs, which end: their actions, and an arrow for each message."""
+    found = Drawn(reply.verdict, reply.text)
+    timeline = simulate(device_programs(_text(programs)).schedule, Costs(comm=1))
+    found.picture = draw(timeline, messages=True, titles=[TITLE])
+    return found
+
+
 def with_waits(reply: Reply, programs: list[list[str]]) -> Reply:
     """The reply, with who waits for whom if these programs wait for ever."""
     found = Drawn(reply.verdict, reply.text)
@@ -138,9 +151,7 @@ def wrong_run(rows: list[list[str]], K: int, M: int) -> str:
     batch = rng.normal(size=(2 * M, 6)), rng.normal(size=(2 * M, 3))
     try:
         programs = device_programs(_text(rows))
-        step = run_programs(
-            programs, split(layers, stages=K), batch, mse, sends="blocking", check_buffers=False
-        )
+        step = run_programs(programs, split(layers, stages=K), batch, mse, sends="blocking")
     except DeadlockError as error:
         waits = str(error).partition("\n")[2].strip().partition(". On device")[0]
         return f"{waits}. Which of them could do something else first?"
@@ -150,6 +161,5 @@ def wrong_run(rows: list[list[str]], K: int, M: int) -> str:
     for key, found in step.gradients.items():
         off = np.linalg.norm(found - alone[key]) / np.linalg.norm(alone[key])
         if off > CLOSE:
-            says = f"the loss is right, the gradient of layer {key[0]} is {off:.0%} wrong"
-            return f"{says}. Which microbatch sits in the buffer when a backward reads it?"
+            return f"the gradient of layer {key[0]} is {off:.0%} wrong. What does its backward read?"
     return ""

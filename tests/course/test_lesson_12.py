@@ -163,7 +163,7 @@ def test_what_the_lesson_says_of_late_and_narrow_links():
 
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     late, narrow = gp.Link(latency=2), gp.Link(bandwidth=Fraction(1, 2))
-    right = takes(gp.GPipe, narrow)
+    right, hop = takes(gp.GPipe, narrow), gp.Link(bandwidth=Fraction(1, 4))
     without, every, delayed = (
         takes(gp.GPipe, gp.Link()),
         takes(gp.GPipe, gp.Link(bandwidth=1)),
@@ -184,11 +184,75 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     ]
     for measured, wrong in {
         right: natural("12", "How long it is over narrow links"),
-        "1F1B": natural("12", "Which is shorter over a narrow hop"),
-        "false": natural("12", "Twice the bandwidth"),
-        "true": natural("12", "A faster stage 1"),
+        takes(gp.GPipe, gp.Nodes(2, gp.Link(), hop)): natural("12", "How long it is over a narrow hop"),
+        "true": natural("12", "Twice the bandwidth"),
+        "false": natural("12", "A faster stage 1"),
     }.items():
         assert_each_is_told(wrong, measured)
+
+
+def test_the_natural_wrong_predictions_of_the_hop_are_what_they_are_said_to_be():
+    """A message over it takes 4: F has 3 to spare for the next one to wait, B has 2; and M - 1 are behind."""
+    slow, late = gp.Link(bandwidth=Fraction(1, 4)), gp.Link(latency=4)
+    without, there, back, crossings = plain(K, M, 1, 2), 3 * (M - 1), 2 * (M - 1), 8
+    assert list(natural("12", "How long it is over a narrow hop")) == [
+        without,
+        takes(gp.GPipe, gp.Nodes(2, gp.Link(), late)),
+        without + crossings + back,
+        without + crossings + there,
+        takes(gp.OneFOneB, gp.Nodes(2, gp.Link(), late)),
+        takes(gp.OneFOneB, gp.Nodes(2, gp.Link(), slow)),
+        without + there + back,
+        without + crossings + (3 + 2) * M,
+        takes(gp.GPipe, slow),
+        without + 4 * 2 * M,
+    ]
+
+
+def test_twice_the_bandwidth_halves_the_cost_where_nothing_queues():
+    twice = [length(K, M, 2, 4, busy, 0) - plain(K, M, 2, 4) for busy in (4, 2, 1)]
+    assert twice == [38, 12, 6]
+    costs = gp.Costs(forward=2, input_grad=2, weight_grad=2)
+    links = [gp.Link(bandwidth=Fraction(1, busy)) for busy in (4, 2, 1)]
+    assert [takes(gp.GPipe, each, costs=costs) - plain(K, M, 2, 4) for each in links] == twice
+
+
+def test_the_round_trips_of_1f1b_are_one_chain_of_actions():
+    """Down to the last device and back to device 0, M/K times; in the last round by device 1 once more."""
+    for devices, rounds in ((2, 3), (3, 2), (4, 2), (5, 3)):
+        pieces = devices * rounds
+        trips = rounds * 2 * (devices - 1) + 2 * (devices - 2)
+        chain = (rounds - 1) * devices * 3 + devices + 2 * (devices - 1) + devices - 1 + 2 * devices
+        for c in (1, 3):
+            measured = gp.simulate(
+                gp.OneFOneB(devices, pieces), links=gp.Link(latency=c), message_bytes=1
+            ).makespan
+            assert measured == chain + c * trips
+
+
+def changing(rows):
+    """Doubles the stages in place."""
+    found = with_links(rows)
+    for row in rows:
+        row[:] = [(2 * s, kind, m) for s, kind, m in row]
+    return found
+
+
+def clearing(rows):
+    found = with_links(rows)
+    rows.clear()
+    return found
+
+
+def dealt(rows):
+    """Takes stage s to be on device s mod K."""
+    links = {}
+    for k, row in enumerate(rows):
+        for s, kind, m in row:
+            to = s + 1 if kind == "F" else s - 1
+            if 0 <= to <= max(s for row in rows for s, _, _ in row):
+                links.setdefault((k, to % len(rows)), []).append((s + to, kind.lower(), m))
+    return [[(2 * s, kind, m) for s, kind, m in row] for row in rows] + list(links.values())
 
 
 FUNCTIONS = [
@@ -254,6 +318,7 @@ FUNCTIONS = [
         "How is 0F0 written as a tuple",
     ),
     (lambda rows: rows[len(rows)], "it stopped: IndexError"),
+    (dealt, "3f0 and 1b1 are on different rows, and both are from device 1 to device 0. What keeps"),
 ]
 TABLES = [
     (ON_LINKS | {"F": [("F", -1)]}, "2F5 needs 1F5. Who has its input last"),
@@ -284,6 +349,10 @@ LINKS = {
         *(((ON_LINKS, function), words) for function, words in FUNCTIONS),
         *(((table, with_links), words) for table, words in TABLES),
         ((ON_LINKS, None), "the table is right. Which rows are there besides"),
+    ],
+    "almost": [
+        ((ON_LINKS, changing), "rows is not what it was before. Who else may need it?"),
+        ((ON_LINKS, clearing), "rows is not what it was before. Who else may need it?"),
     ],
 }
 
@@ -338,6 +407,11 @@ LENGTHS = {
         (lambda *each: 65, "you say 65, measured 52. How far apart do"),
         (lambda K, M, F, B, *_: (M + K) * (F + B), "you say 36, measured 52. How far"),
         (lambda *each: 2 * length(*each), "How far apart do the messages leave a device"),
+        (lambda *each: length(*each) + 1e-7, "you say 52.0000001, measured 52. How far"),
+        (
+            lambda *each: round(length(*each)),
+            "K = 3, M = 5, F = 0.5, B = 1.25, busy 0.75, latency 0.25: you say 17,",
+        ),
         (lambda *each: str(length(*each)), "you say '52'. How long is that, as a number?"),
         (lambda *each: plain(*each[:4]) + 2 * sum(each[4:]), "measured 52"),
     ],

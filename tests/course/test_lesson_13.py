@@ -80,6 +80,21 @@ def right_after_a_send(k, K, M):
                 yield f"{k}SEND_B{n - ahead}"
 
 
+def gradients_posted_first(k, K, M):
+    """The recipe, with all gradients' receives begun before anything else: no line is in another place."""
+    steps = [step for step in by_the_recipe(k, K, M) if "RECV_B" not in step]
+    return [f"{k}IRECV_B{m}" for m in range(M) if k < K - 1] + steps
+
+
+def two_ahead(k, K, M):
+    """Right after a forward is sent, and once more after the first: two lie there."""
+    steps = list(right_after_a_send(k, K, M))
+    if k == 1 and K == 2:
+        steps.remove("1RECV_F1")
+        steps.insert(1, "1RECV_F1")
+    return steps
+
+
 def posted_before_a_gradient(k, K, M):
     return [step.replace("RECV_F", "IRECV_F") for step in answers.program(k, K, M)]
 
@@ -122,25 +137,32 @@ RECIPE = [row.partition(": ")[2].split() for row in str(gp.device_programs(gp.On
 
 
 def test_wrong_predictions_are_steps_that_there_are_and_each_is_told_its_sentence():
-    assert {*natural("13", "Where device 0 stops")} <= {*RECIPE[0], "1SEND_B0", "none"} and {
-        *natural("13", "Which line it is")
-    } <= {
+    assert {*natural("13", "Where device 0 stops")} <= {
+        *RECIPE[0],
+        "SEND_F1",
+        "1SEND_F1",
+        "1SEND_B0",
+        "none",
+    } and {*natural("13", "Which line it is")} <= {
         *RECIPE[1],
+        "RECV_F1",
         "0RECV_B0",
     }
     assert_each_is_told(natural("13", "Where device 0 stops"), "0SEND_F1")
     assert_each_is_told(natural("13", "Which line it is"), "1RECV_F1")
     assert_each_is_told(natural("13", "How many buffers it needs"), 4 - 1)
     assert_each_is_told(natural("13", "All receives begun first"), "true")
-    assert_each_is_told(natural("13", "The same program on two machines"), "false")
+    assert_each_is_told(natural("13", "Blocking or buffered"), "false")
 
 
 P = partial(changed, answers.program)
 PROGRAMS = {
     "correct": [
-        (answers.program, ""),
-        (right_after_a_send, ""),
-        (posted_before_a_gradient, ""),
+        (
+            answers.program,
+            "M = 3, device 1 of 2 runs 1RECV_F0 1F0 1B0 1RECV_F1 1SEND_B0 1F1 1B1 1RECV_F2 1SEND_B1 1F2",
+        ),
+        (right_after_a_send, "device 1 of 2 runs 1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1RECV_F2 1B1"),
         (of_steps(lambda steps, k: steps), ""),
     ],
     "keep working": [
@@ -150,7 +172,12 @@ PROGRAMS = {
         ),
         (sends_first, "waits in"),
         (gpipe, "Before its first backward that is 3. How many forwards does 1F1B do"),
-        (one_buffer, "the loss is right, the gradient of layer 2 is"),
+        (one_buffer, "'1RECV_F0>a'. Here each receive waits, into a place of its own. How is that written"),
+        (gradients_posted_first, "the step '0IRECV_B0'. Here each receive waits, into a place of its own."),
+        (posted_before_a_gradient, "Here each receive waits, into a place of its own."),
+        (activations_posted_first, "'1IRECV_F0'. Here each receive waits"),
+        (one_more_ahead, "Here each receive waits"),
+        (all_posted_first, "Here each receive waits"),
         (P((SEND_B, "")), "(1, 2, 3) it never comes to 1SEND_B0. Who waits for that?"),
         (P(("if k < K - 1:", "if True:")), "(1, 2, 3) it has 1SEND_F0. Who needs that?"),
         (P(("if k > 0 and m <= 0:", "if m <= 0:")), "it has 0RECV_F0. Who sends that?"),
@@ -183,14 +210,28 @@ PROGRAMS = {
             "the step '0SENDF0'. How is that written in the way of 1F0, 1RECV_F0, 1SEND_B0?",
         ),
         (of_steps(lambda steps, k: [gp.core.F(0, 0)]), "How is that written in the way of"),
-        (of_steps(lambda steps, k: [s + ">a" if "SEND" in s else s for s in steps]), "a send has no buffer"),
+        (
+            of_steps(lambda steps, k: [s + ">a" if "SEND" in s else s for s in steps]),
+            "it has the step '0SEND_F0>a'",
+        ),
     ],
     "almost": [
-        (activations_posted_first, "(1, 2, 3) it has 3 activations lying there that no forward has read."),
-        (one_more_ahead, "(1, 2, 3) it has 2 activations lying there that no forward has read."),
-        (all_posted_first, "activations lying there that no forward has read. How many must it take"),
+        (two_ahead, "(1, 2, 3) it has 2 activations lying there that no forward has read. How many must"),
     ],
 }
+
+
+def counting():
+    """The next buffer at each call, whichever microbatch is asked for."""
+    calls = {}
+
+    def buffer_of(m, k, K):
+        calls[k, K] = calls.get((k, K), -1) + 1
+        return calls[k, K] % (K - k + 1)
+
+    return buffer_of
+
+
 AT_2 = "device 1 of 2, 4 microbatches: the loss is right, the gradient is "
 BUFFERS = {
     "correct": [
@@ -207,8 +248,11 @@ BUFFERS = {
             "many still have to be read while one more arrives?",
         ),
         (lambda m, k, K: m * 10**15, ""),
+        (lambda m, k, K: 1 + m % (K - k + 1), "fill 2 buffers, and the largest number is 2. Which numbers"),
+        (lambda m, k, K: 10 * (m % (K - k + 1)), "fill 2 buffers, and the largest number is 10. Which"),
     ],
     "keep working": [
+        (counting(), AT_2),
         (lambda m, k, K: 0, AT_2),
         (lambda m, k, K: 0, "% wrong. 1B0 wants microbatch 0 in buffer 0. Which microbatch sits there now?"),
         (lambda m, k, K: m % (K - k), AT_2),

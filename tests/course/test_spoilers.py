@@ -38,7 +38,7 @@ SPOILS: dict[tuple[str, str], str] = {
     ("09", "168 messages"): r"2\(KV ?- ?1\)M",
     ("09", "9 forwards"): r"2\(K-k-1\) \+ \(V-1\)K\s*\+\s*1",
     ("10", "false"): r"K = 16 .* 48\.4%",
-    ("12", "1F1B"): r"[Nn]arrow ones are a reason",
+    ("12", "76 units"): r"[Nn]arrow ones are a reason",
     ("13", "3 buffers"): r"K-k are enough|one for each microbatch in flight",
     ("16", "block_bytes"): r"shares after it",
     ("17", "1.969 times"): r"2\(n-1\)/n|2 ?· ?\(n-1\)/n",
