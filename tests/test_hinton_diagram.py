@@ -58,6 +58,7 @@ def test_what_rounding_leaves_is_not_shown_and_not_written(parts):
     says = draw_parts(parts, sum(parts)).says
     assert says == "3 arrays, their sum, and the whole; sum minus whole: only rounding"
     nothing = draw_parts([np.zeros((2, 2))], np.zeros((2, 2)))
+    assert said(nothing)[1] == "nothing" and said(nothing)[-1] == "only rounding"
     assert squares(nothing, INK) == squares(nothing, PAPER) == []
 
 

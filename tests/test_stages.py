@@ -53,7 +53,7 @@ def test_it_names_layers_stages_and_devices_and_says_them_in_words(layers):
     drawing = draw_stages(gp.split(layers, stages=2))
     words = said(drawing)
     assert [word for word in words if word.startswith(("stage", "device", "model"))] == [
-        *("model", "stage 0", "device 0", "stage 1", "device 1")
+        *("model", "device 0", "stage 0", "device 1", "stage 1")
     ]
     assert words.count("Linear") == 5 and words.count("ReLU") == 4 and "64, 512" in words
     assert "A full box is a layer with 2.1 MB of weights, an empty one has none." in words

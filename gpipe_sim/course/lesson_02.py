@@ -62,25 +62,27 @@ def step(answer: Callable | None) -> Reply:
         where = f"with {K} stage{'s' * (K > 1)} and {samples} samples,"
         handed = trial.stages, trial.x.copy(), trial.target.copy()
         with _noting(answer) as sent:
-            loss = called(answer, *handed, copies=False, where=where)
+            loss = called(answer, *handed, copies=False, whole=("", "x", "target"), where=where)
         trial.unlike_one_device(where, loss)
         due = {("y", s, 0) for s in range(-1, K)} | {("dy", s, 0) for s in range(K)}
-        if missing := due - sent:
+        if missing := due - set(sent):
             says = f"{where} all is right, but no links that the step makes carry {min(missing)}"
             return almost(f"{says}. How does that cross, and what if something is left there?")
+        if left := [name for name, links in sent.items() if name in getattr(links, "arrays", ())]:
+            return almost(f"{where} all is right, but {left[0]} is still on the links. Who takes it off?")
     return correct(
         "the loss and every gradient are one device's to 1e-12, for 1, 3 and 5 stages of any width"
     )
 
 
 @contextmanager
-def _noting(step: object) -> Iterator[set]:
-    """What is sent on links that a student's step makes while this lasts."""
-    names, sent = getattr(step, "__globals__", {}), set()
+def _noting(step: object) -> Iterator[dict[object, object]]:
+    """What is sent on links that a student's step makes while this lasts: each name, and its links."""
+    names, sent = getattr(step, "__globals__", {}), {}
     own = names.get("Links", answers.Links)
 
     def send(self: object, name: object, array: np.ndarray) -> None:
-        sent.add(name)
+        sent[name] = self
         own.send(self, name, array)
 
     with patch.dict(names, {"Links": type("Links", (own,), {"send": send})}):

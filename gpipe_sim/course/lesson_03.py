@@ -37,7 +37,7 @@ def run(answer: Callable | None) -> Reply:
         batch = trial.x.copy(), trial.target.copy()
         handed = list(order), trial.stages, *batch, microbatches, log.work()
         try:
-            loss = called(answer, *handed, copies=False, where=where)
+            loss = called(answer, *handed, copies=False, whole=("order", "", "x", "target"), where=where)
         finally:
             log.astray(where)
         log.undone(where)
@@ -143,7 +143,8 @@ def accumulate(answer: Callable | None) -> Reply:
 
         mean_gradient.__qualname__ = "mean_gradient"  # a TypeError calls it by this name
         where = f"for {samples} digits and M = {microbatches}"
-        got = called(answer, mean_gradient, x, y, microbatches, where=where)
+        whole = "", "x", "y"
+        got = called(answer, mean_gradient, x, y, microbatches, whole=whole, where=where)
         _what_is_wrong(where, got, asked, one_device(x, y), microbatches, samples)
     return correct(
         "the gradient of one device to 1e-12, for 10 digits in 4 microbatches and every other cut tried. "

@@ -1,14 +1,17 @@
 """One action of a student's stage after the other, each beside the same action of ``answers``.
 
-So the reply can name the action that is the first to go wrong, and what it left or sent.
+So the reply can name the action that is the first to go wrong, and what it left or sent. Between two
+actions the stages move to other dicts, and the old ones are emptied, so that no stage can read another.
 """
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpipe_sim.core.memory import roots
 from gpipe_sim.course import answers
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_device import biased, is_close, off, weights_changed
@@ -17,6 +20,7 @@ from gpipe_sim.course.reply import almost, is_array, is_number, keep_working, sh
 #: The microbatches that are on their way at the same time, and the order in which they come back. Neither the
 #: oldest nor the newest comes first.
 THERE, BACK = (0, 2, 3), (2, 0, 3)
+OTHERS = ("y", 0, 9)  #: a message that is on its way all the time, and that no action here may take
 WORK = {"F": answers.forward, "B": answers.backward}
 Work = Callable[..., object]
 
@@ -31,6 +35,12 @@ class World:
     @classmethod
     def of(cls, widths: Sequence[int]) -> "World":
         return cls(answers.stages_of(biased(widths)), answers.Links())
+
+    def move(self) -> None:
+        """Go on with copies of the stages; whoever remembers the old ones finds nothing in them."""
+        old, self.stages = self.stages, deepcopy(self.stages)
+        for stage in old:
+            stage.clear()
 
 
 def first_wrong(work: dict[str, Work | None], widths: Sequence[int], samples: int) -> None:
@@ -49,7 +59,11 @@ def first_wrong(work: dict[str, Work | None], widths: Sequence[int], samples: in
                 world.links.send(name, array)
         before = _before(right, s, kind, m)
         where = f"at {s}{kind}{m}, with {samples} samples, {widths[s]} features in and {widths[s + 1]} out,"
+        theirs.move()
+        theirs.links.arrays = {OTHERS: np.ones(1), **theirs.links.arrays}
         called(work[kind], theirs.stages[s], s, m, theirs.links, copies=False, where=where)
+        if theirs.links.arrays.pop(OTHERS, None) is None:
+            raise almost(f"{where} {OTHERS} was on its way, and is gone. Who else waits for a message?")
         WORK[kind](right.stages[s], s, m, right.links)
         _differs(where, (s, kind, m), theirs, right, before)
         for world in (theirs, right):
@@ -70,6 +84,10 @@ def _differs(where: str, action: tuple, theirs: World, right: World, before: dic
     stage, wanted = theirs.stages[s], right.stages[s]
     weights_changed(where, stage, wanted)
     _wrong_names(where, action, set(theirs.links.arrays), set(right.links.arrays))
+    for name, sent in theirs.links.arrays.items():
+        if is_array(sent) and any(np.may_share_memory(sent, own) for own in roots([stage])):
+            told = f"{where} what is on its way as {name} is the stage's own array, and no copy of it"
+            raise almost(f"{told}. Which method of the links makes one?")
     if kind == "F":
         _wrong_y(where, action, theirs, right, before)
         _wrong_kept(where, m, stage, wanted)

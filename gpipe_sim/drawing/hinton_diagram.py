@@ -58,7 +58,8 @@ def _panel(left: float, words: str, sign: str, panel: Array, most: float, cell: 
         squares = (_square(left, at, abs(panel[*at]) / most, cell) for at in np.argwhere(shown).tolist())
         if path := "".join(squares):
             yield f'<path d="{path}" fill="{colour}"/>'
-    yield text(left, TOP + high + 18, _largest(panel, most), "start", colour=FAINT)
+    below = _largest(panel, most) if panel.any() or not words.startswith("part") else "nothing"
+    yield text(left, TOP + high + 18, below, "start", colour=FAINT)
 
 
 def _square(left: float, at: Sequence[int], share: float, cell: float) -> str:

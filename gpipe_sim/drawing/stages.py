@@ -17,7 +17,7 @@ WIDTH, LEFT, RIGHT = 720, 84, 12  #: pixels of a page, and of its margins
 WIDEST, NARROWEST = 90, 8  #: pixels of a column
 TOP, HIGH, ROW = 44, 48, 60  #: where the model's row begins, a box's height, and from one row to the next
 GAP = 2  #: between a box's sides and what fills it
-BELOW = 26  #: between the model and the devices, where the stages' names stand
+BELOW = 18  #: between the model and the devices
 FULL = MEMORY[PARAMETERS].colour
 
 
@@ -55,8 +55,8 @@ def _drawn(partitions: list[Partition], wide: float, devices: float) -> Iterator
     column = 0
     for k, partition in enumerate(partitions):
         left, y = LEFT + column * wide, devices + k * ROW
-        yield _fits(left, TOP + HIGH + 18, f"stage {k}", len(partition) * wide)
-        yield text(LEFT - 10, y + HIGH / 2 + 4, f"device {k}", "end")
+        yield text(LEFT - 10, y + HIGH / 2 - 4, f"device {k}", "end")
+        yield text(LEFT - 10, y + HIGH / 2 + 13, f"stage {k}", "end", colour=FAINT)
         yield _area(LEFT, y, len(layers) * wide, HIGH, LANE)
         for i, layer in enumerate(partition.layers):
             yield _box(left + i * wide, y, layer, wide, most)

@@ -105,6 +105,40 @@ def the_last_stage(layers, capacity):
     return next(s for s, size in enumerate(sizes, 1) if size <= capacity)
 
 
+def by_halves(layers, capacity):
+    """It used to pass, as the next: no model was tried that needs more room in three stages than in two."""
+    low, high = 1, len(layers)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _fullest(layers, middle) <= capacity else (middle + 1, high)
+    return low
+
+
+def from_above(layers, capacity):
+    stages = len(layers)
+    while stages > 1 and _fullest(layers, stages - 1) <= capacity:
+        stages -= 1
+    return stages
+
+
+def eight_bytes(layers, capacity):
+    """It used to pass: no model was tried whose weights are smaller."""
+    sizes = {
+        s: [32 * sum(a.size for p in weights(part) for a in p.values()) for part in split(layers, stages=s)]
+        for s in range(1, len(layers) + 1)
+    }
+    return next((s for s, found in sizes.items() if max(found) <= capacity), len(layers))
+
+
+def packed(layers, capacity):
+    """Each device is filled before the next one gets a layer; biases are counted."""
+    full = [0]
+    for layer in layers:
+        size = 4 * sum(array.nbytes for array in layer.parameters.values())
+        full = [*full, size] if full[-1] + size > capacity else [*full[:-1], full[-1] + size]
+    return len(full)
+
+
 def popping(layers, capacity):
     """It empties the list that it was given."""
     right = exactly(layers, capacity)
@@ -122,12 +156,18 @@ CASES = {
         (total_over_capacity, "do all stages have the same number of weights?"),
         (weights_alone, "Which stage does not fit, with all that training keeps?"),
         (with_room, "Would one device fewer do too?"),
-        (without_biases, "Which arrays has a linear layer besides W?"),
+        (without_biases, "put into it, and which arrays have those?"),
+        (by_halves, "With 3, the largest stage has 317,312 bytes, and with 4 only 163,200. Does it always"),
+        (from_above, "mlp([16, 16, 16, 300, 16, 16, 16]) and 180,608 bytes per device you say 4. With 3"),
+        (eight_bytes, "dtype=np.float32) and 1,444,800 bytes per device you say 5"),
+        (packed, "but then the largest stage has 3,513,600 bytes: which layers does gp.split put into it"),
         (strictly_less, "With 3, the largest stage has 2,889,600 bytes. Does that fit?"),
     ],
     "keep working": [
         (lambda n, c: None, "you say None; it should be a whole number of devices. Which return"),
         (lambda n, c: True, "a whole number"),
+        (lambda n, c: np.array(exactly(n, c)), "What is it, and what is inside it?"),
+        (lambda n, c: 99, "How many stages can 5 layers make?"),
         (lambda n, c: float("nan"), "a whole number"),
     ],
     "wrong": [

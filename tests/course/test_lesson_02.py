@@ -177,12 +177,29 @@ def other_backward(stage, s, m, links):
         links.send(("dy", s - 1, m), (stage["W"] @ dy.T).T)
 
 
+ELSEWHERE: dict = {}
+
+
+def remembers(stage, s, m, links):
+    """A stage that others can read: with the next, it used to pass."""
+    ELSEWHERE[s] = stage
+    forward(stage, s, m, links)
+
+
+def reads_the_stage_before(stage, s, m, links):
+    if s:
+        stage["kept"][m] = ELSEWHERE[s - 1]["kept"][m][1], stage["kept"][m][1]
+    backward(stage, s, m, links)
+
+
 STAGES = {
     "correct": [
         ((F(), B()), "No stage needed what another holds"),
         ((other_forward, other_backward), "No stage needed what another holds"),
     ],
     "almost": [
+        ((F((SENDS, '    links.arrays["y", s, m] = y')), B()), "as ('y', 0, 0) is the stage's own array"),
+        ((F(), B((IF, "    links.arrays.clear()\n" + IF))), "('y', 0, 9) was on its way, and is gone. Who"),
         ((F((RELU, "")), B()), "are sent. What does this stage end with?"),
         ((F(('if stage["relu"]', "if True")), B()), "What does `relu` say of this stage?"),
         ((F((RELU, ""), (SENDS, SENDS + "\n" + RELU)), B()), "What does this stage end with?"),
@@ -209,6 +226,7 @@ STAGES = {
         ((F(), B((IF, '    stage["kept"].clear()\n' + IF))), "microbatch 0 is not kept any more"),
     ],
     "keep working": [
+        ((remembers, reads_the_stage_before), "it stopped: KeyError: 'kept', in your line"),
         ((F(("x @", "x.T @")), B()), "How is y made from x?"),
         ((F(('stage["W"]', 'stage["W"].T')), B()), "How is y made from x?"),
         ((F((SENDS, "")), B()), "nothing is sent under ('y', 0, 0). Who waits for it?"),
@@ -279,6 +297,19 @@ def without_links(stages, x, target):
     return np.mean((inputs[-1] - target) ** 2)
 
 
+def in_the_target(stages, x, target):
+    """It used to pass, and the next step on this batch would learn something else."""
+    links, last = Links(), len(stages) - 1
+    links.send(("y", -1, 0), x)
+    for s, stage in enumerate(stages):
+        forward(stage, s, 0, links)
+    target -= links.receive(("y", last, 0))
+    links.send(("dy", last, 0), -2 * target / target.size)
+    for s in reversed(range(len(stages))):
+        backward(stages[s], s, 0, links)
+    return np.mean(target**2)
+
+
 S = partial(changed, step)
 BACK = "    for s in reversed(range(len(stages))):\n        backward(stages[s], s, 0, links)\n"
 ZERO = "    for each in stages:\n        each['dW'], each['db'] = 0 * each['W'], 0 * each['b']\n"
@@ -290,6 +321,12 @@ OVER = {
     "almost": [
         (over_old_links, "but no links that the step makes carry ('dy', 0, 0). How does that cross"),
         (without_links, "all is right, but no links that the step makes carry"),
+        (S(("    wrong =", "    x *= 0\n    wrong =")), "5 samples, x is not what it was before. Who else"),
+        (in_the_target, "with 1 stage and 5 samples, target is not what it was before. Who else may need"),
+        (
+            S(("links.receive((", "links.arrays[("), ("last, 0)) -", "last, 0)] -")),
+            "all is right, but ('y', 0, 0) is still on the links. Who takes it off?",
+        ),
         (S(("/ wrong.size", "")), "every gradient is 20 times what one device has"),
         (S(("/ wrong.size", "/ len(wrong)")), "every gradient is 4 times what one device has"),
         (S(("2 * wrong /", "wrong /")), "0.5 times what one device has. What is the derivative"),

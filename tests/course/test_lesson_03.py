@@ -102,6 +102,12 @@ def last_one_only(mean_gradient, x, y, microbatches):
     return gradient
 
 
+def spoiling_x(mean_gradient, x, y, microbatches):
+    total = by_share(mean_gradient, x, y, microbatches)
+    x[:] = 0
+    return total
+
+
 ACCUMULATE = {
     "correct": [
         (by_share, "Which weight has one sample in the end?"),
@@ -109,6 +115,7 @@ ACCUMULATE = {
         (larger_last, "every other cut tried"),
     ],
     "almost": [
+        (spoiling_x, "for 10 digits and M = 4 x is not what it was before. Who else may need it?"),
         (rest_in_the_last, "have 2, 2, 2, 4 digits. The device has room for 3 at once"),
         (
             mean_of_means,
@@ -147,8 +154,8 @@ LOSS = "loss += (wrong**2).sum() / target.size"
 
 
 def piece_by_piece(order, stages, x, target, M, work):
-    """It cuts in another place, hands each piece out when it is due, and uses up the order."""
-    first, links, total = len(x) // M, Links(), []
+    """It cuts in another place, hands each piece out when it is due, and uses up a copy of the order."""
+    first, links, total, order = len(x) // M, Links(), [], list(order)
     cuts = [0, *range(first, first * M, first), len(x)]
     while order:
         s, kind, m = order.pop(0)
@@ -166,6 +173,20 @@ def piece_by_piece(order, stages, x, target, M, work):
 def leaves_y(order, stages, x, target, M, work):
     """It used to pass, as the next."""
     take = {"links.receive((": "links.arrays[(", "last, m)) -": "last, m)] -"}
+    return changed(run, *take.items())(order, stages, x, target, M, work)
+
+
+def uses_up(order, *rest):
+    """It used to pass, and trained for one step of many: the next one found an empty order."""
+    loss = run(order, *rest)
+    while order:
+        order.pop(0)
+    return loss
+
+
+def in_the_target(order, stages, x, target, M, work):
+    """It used to pass: pieces of an array are written to where the array is."""
+    take = {" - targets[m]": "\n            targets[m] -= wrong\n            wrong = -targets[m]"}
     return changed(run, *take.items())(order, stages, x, target, M, work)
 
 
@@ -190,6 +211,9 @@ RUNS = {
     "almost": [
         (R(("/ target.size)", "/ wrong.size)")), "every gradient is 4 times what one device has"),
         (R(("2 * wrong / target.size", "2 * wrong / len(target)")), "every gradient is 4 times"),
+        (uses_up, "order is not what it was before. Who else may need it?"),
+        (in_the_target, "8 samples, microbatch by microbatch, target is not what it was before. Who else"),
+        (R(("    return loss", "    x *= 0\n    return loss")), "x is not what it was before. Who else"),
         (leaves_y, "('y', 1, 0) is still on the links when 1B0 begins. Who takes it off, and when?"),
         (loss_in_the_backward, "('y', 1, 0) is still on the links when 1F1 begins"),
         (R(("2 * wrong", "wrong")), "every gradient is 0.5 times what one device has"),
