@@ -30,7 +30,6 @@ def draw(data: dict) -> Figure:
         plot_timeline(timeline_of(own), ax, claim, highlight=path)
         ax.set_xlim(0, data["1F1B"]["makespan"])
     axes[0].get_legend().remove()
-    axes[0].set_xlabel("")
     return figure
 
 

@@ -132,9 +132,9 @@ def held_layers(answer: Callable | None) -> Reply:
     return correct("the same layers as the partitions of the schedule's placement, on every size tried")
 
 
-@exercise("write a function of (devices, microbatches, comm) and pass it in")
+@exercise("write a function of (devices, microbatches, c) and pass it in")
 def best_stages_per_device(answer: Callable | None) -> Reply:
-    """Check ``answer(devices, microbatches, comm)``: which of 1, 2 and 4 stages gives the shortest step."""
+    """Check ``answer(devices, microbatches, c)``: which of 1, 2 and 4 stages gives the shortest step."""
     given = []
     for case in HIDDEN_LINKS:
         got = called(answer, *case)
@@ -168,7 +168,7 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
     numbers, wanted = _numbers(got), _held(layers, devices, stages, device)
     each = layers // devices
     if numbers is None:
-        return keep_working(f"{where}; it should be a list of layer numbers")
+        return keep_working(f"{where}; it should be a list of layer numbers, and of nothing else")
     if numbers == [n + 1 for n in wanted]:
         return almost(f"{where}. Which number has the first layer of the model here?")
     if numbers == list(range(device * each, (device + 1) * each)):

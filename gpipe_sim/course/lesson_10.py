@@ -35,7 +35,7 @@ HIDDEN_BATCHES = (
     Batch(7, 256, 11),
     Batch(8, 96, 2),
     Batch(2, 144, 1),
-    Batch(3, 100, 0),
+    Batch(3, 512, 0),
     Batch(6, 97, 3),
     Batch(5, 40, 100),
     Batch(1, 48, 1),

@@ -9,11 +9,14 @@ from math import comb, isfinite
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost
+from gpipe_sim.balance.by_makespan import balance_by_makespan
 from gpipe_sim.balance.cuts import most_even, slowest
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
+from gpipe_sim.course.own_rows import Drawn
 from gpipe_sim.course.reply import (
     Reply,
     almost,
@@ -23,10 +26,9 @@ from gpipe_sim.course.reply import (
     keep_working,
     listed,
 )
+from gpipe_sim.drawing.svg import draw
 from gpipe_sim.errors import Real
 from gpipe_sim.families import OneFOneB
-
-_SHARE = "That is its share of the parameters. What does looking up a row multiply?"
 
 #: (what the layers take, stages): heavy ones first, last and in the middle, all alike, fractions.
 HIDDEN_MODELS = (
@@ -39,13 +41,15 @@ HIDDEN_MODELS = (
     ((1, 4, 2, 2, 1, 3), 4),
     ((Fraction(1, 2), 3, Fraction(5, 2), 1, Fraction(3, 2), 2), 2),
     ((5, 2, 7), 1),
+    ((Fraction(1, 2),) * 6, 3),
+    ((0, 0, 5, Fraction(1, 2), Fraction(1, 2)), 2),
     ((1,) * 17 + (3,), 6),
     ((1,) * 40 + (Fraction(3, 2),), 16),  # far too many to try all
 )
 
 
 SMALLER = "Which smaller question do you ask again and again?"
-LIBRARY = (balance_by_cost, most_even, slowest)  #: what an answer has to do without
+LIBRARY = (balance_by_cost, balance_by_makespan, most_even, slowest)  #: what an answer has to do without
 
 
 def stage_costs(costs: Sequence[Real], sizes: Sequence[int]) -> list[Real]:
@@ -73,7 +77,8 @@ def best_cut(answer: Callable) -> Reply:
         where = f"for layers that take {listed(costs)} and K = {stages}"
         cuts = f"{comb(len(costs) - 1, stages - 1):,} cuts"
         asks = f"{len(costs)} layers in {stages} stages have {cuts}. {SMALLER}"
-        got = called(answer, list(costs), stages, where=where, without=LIBRARY, endless=asks)
+        how = {"without": LIBRARY, "endless": asks, "whole": ("costs",), "plain": False}
+        got = called(answer, list(costs), stages, where=where, **how)
         sizes = _sizes(where, got, costs, stages)
         tried.append(((costs, stages), sizes))
         takes, best = stage_costs(costs, sizes), least(costs, stages)
@@ -115,9 +120,9 @@ def _sizes(where: str, got: object, costs: Sequence[Real], stages: int) -> list[
 SPEEDS = (Fraction(1), Fraction(1), Fraction(1, 2), Fraction(2, 3))
 
 
-def in_this_order(speeds: Sequence[Real]) -> Real:
-    """How long 1F1B of eight microbatches takes on devices of these speeds, in this order."""
-    return simulate(OneFOneB(len(speeds), 8), Costs(speed=speeds)).makespan
+def in_this_order(speeds: Sequence[Real]) -> Timeline:
+    """1F1B of eight microbatches on devices of these speeds, in this order."""
+    return simulate(OneFOneB(len(speeds), 8), Costs(speed=speeds))
 
 
 @exercise("write the order of the four devices in this cell, and run it again")
@@ -133,12 +138,25 @@ def best_order(answer: object) -> Reply:
         return keep_working(
             f"you give {listed(map(str, speeds))}. There are {there}: which one is missing, or there twice?"
         )
-    lengths = {order: in_this_order(order) for order in permutations(SPEEDS)}
+    lengths = {order: in_this_order(order).makespan for order in permutations(SPEEDS)}
     yours, shortest = lengths[tuple(speeds)], min(lengths.values())
     if yours == shortest:
-        return correct(f"{float(yours)} long, and none of the {len(set(lengths))} orders is shorter")
+        says = correct(f"{float(yours)} long, and none of the {len(set(lengths))} orders is shorter")
+        return _charts(says, speeds, sorted(SPEEDS))
     said = f"{float(yours)} long; another order gives {float(shortest)}"
     if yours <= shortest + 2:
-        return almost(f"{said}. Near: did you measure all {len(set(lengths))}?")
+        return _charts(almost(f"{said}. Near: did you measure all {len(set(lengths))}?"), speeds)
     slow = speeds.index(Fraction(1, 2))
-    return keep_working(f"{said}. The slowest is device {slow} in yours. Who waits for whom?")
+    asks = f"{said}. The slowest is device {slow} in yours. Who waits for whom?"
+    return _charts(keep_working(asks), speeds)
+
+
+def _charts(reply: Reply, *orders: Sequence[Real]) -> Reply:
+    """The reply, with a chart of each order."""
+    found, timelines = Drawn(reply.verdict, reply.text), [*map(in_this_order, orders)]
+    titles = [
+        f"Speeds {listed(map(str, order))}: {float(timeline.makespan)}"
+        for order, timeline in zip(orders, timelines, strict=True)
+    ]
+    found.picture = draw(*timelines, titles=titles)
+    return found

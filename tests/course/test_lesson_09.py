@@ -153,6 +153,17 @@ def test_every_choice_is_somewhere_the_best_and_never_by_a_tie():
     assert all(row.count(min(row)) == 1 for row in lengths)
 
 
+def test_turn_by_turn():
+    """The two rows of the lesson, where F and B take one turn each."""
+    turns = gp.simulate(gp.Interleaved1F1B(2, 2, stages_per_device=2), gp.Costs(1, 1, 0))
+    begins = {str(span.action): span.start + 1 for span in turns.spans}
+    said = (
+        "0F0  0F1  2F0  2F1    .  2B0    .  2B1  0B0  0B1",
+        "  .  1F0  1F1  3F0  3B0  3F1  3B1  1B0  1B1    .",
+    )
+    assert begins == {word: turn for row in said for turn, word in enumerate(row.split(), 1) if word != "."}
+
+
 ROWS = {
     "correct": [(rows, ""), (counted_up, "")],
     "keep working": [
@@ -210,6 +221,7 @@ LAYERS = {
         (lambda L, K, V, k: held(L, K, V, K - 1 - k + 1), "Into how many stages"),
         (lambda L, K, V, k: 7, "a list of layer numbers"),
         (lambda L, K, V, k: ["0", None], "a list of layer numbers"),
+        (lambda L, K, V, k: [held(L, K, V, k)], "a list of layer numbers, and of nothing else"),
         (lambda L, K, V, k: [k + i * K for i in range(V)], "How many layers are there"),
         (lambda L, K, V, k: held(L, K, 1, k), "one run of layers"),
     ],

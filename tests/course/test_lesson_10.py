@@ -59,10 +59,10 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
     predictions = (
         (8, natural("10", "The shortest step")),
         ("lower", natural("10", "After five epochs")),
-        ("lower", natural("10", "In the same time")),
+        (round(67 / 7, 2), natural("10", "In the same time")),
         (1.49, natural("10", "Twice as many devices")),
         (19, natural("10", "The bubble at M = 4K")),
-        ("true", natural("10", "Fewer devices")),
+        ("true", natural("10", "The best pieces")),
         ("false", natural("10", "With larger updates")),
     )
     for measured, wrong in predictions:
@@ -87,8 +87,21 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     ]
     assert round(float(faster), 2) == 1.49
     batch = lesson_10.Batch(4, 256, 8)
-    assert by_formula(*batch) == 8 and {8, *natural("10", "The shortest step")} == set(batch.cuts())
+    assert by_formula(*batch) == 8 and {8, *natural("10", "The shortest step")} == {*batch.cuts(), 9.8, 10}
+    assert round(root(*batch), 1) == 9.8
     assert isclose(lesson_10.timed(batch, 16).makespan / lesson_10.shortest(batch), 1.036, abs_tol=0.001)
+
+
+def test_an_update_of_64_microbatches_takes_67_turns_and_one_of_4_takes_7():
+    long, short = (gp.simulate(gp.GPipe(4, m)).makespan for m in (64, 4))
+    assert Fraction(long, short) == Fraction(67, 7)
+    guesses = list(natural("10", "In the same time"))
+    assert guesses == [0.1, 1, 2.2, round(64 / 7, 2), 16]
+
+
+def test_of_a_larger_batch_the_best_pieces_are_larger():
+    pieces = [samples // by_formula(4, samples, 8) for samples in (64, 256, 1024, 4096)]
+    assert pieces == [16, 32, 64, 128]
 
 
 BATCHES = {
@@ -118,9 +131,13 @@ BATCHES = {
     ],
     "almost": [
         (
+            lambda k, s, o: by_formula(k, s, o) if s < 300 or o else 256,
+            "for 3 devices, 512 samples and a start-up of 0 you say 256.",
+        ),
+        (
             lambda k, s, o: s if not o else min(divisors(s), key=lambda m: abs(m - root(k, s, o))),
             "Did you compare it with its neighbours?",
-        )
+        ),
     ],
 }
 test_replies = each_reply(lesson_10, quickest=BATCHES)

@@ -1,7 +1,7 @@
 """Lesson 11: what the checks say to right answers and to the usual wrong ones."""
 
 from fractions import Fraction
-from itertools import accumulate, permutations
+from itertools import accumulate, pairwise, permutations
 
 import numpy as np
 from replies import assert_each_is_told, assert_says, each_reply, natural
@@ -84,7 +84,7 @@ def test_the_least_slow_stage_is_that_of_all_cuts():
 
 
 def test_the_slowest_belongs_to_the_front_but_the_second_slowest_not_behind_it():
-    shortest = min(permutations(lesson_11.SPEEDS), key=lesson_11.in_this_order)
+    shortest = min(permutations(lesson_11.SPEEDS), key=lambda order: lesson_11.in_this_order(order).makespan)
     assert shortest[0] == HALF and shortest[1] == 1
 
 
@@ -96,8 +96,8 @@ def test_each_natural_wrong_guess_is_told_its_own_sentence():
     assert_each_is_told(natural("11", "What the first stage gets"), 0)
     assert_each_is_told(natural("11", "How many fit beside the head"), 1)
     assert_each_is_told(natural("11", "Where it should stand"), 0)
-    assert_each_is_told(natural("11", "One cut for 8 and for 128"), "true")
-    assert_each_is_told(natural("11", "The shortest step's slowest stage"), 4)
+    assert_each_is_told(natural("11", "One cut for 3 and for 64"), "true")
+    assert_each_is_told(natural("11", "What the least variance costs"), 7 * (1 + 2))
 
 
 def test_what_the_natural_guesses_are():
@@ -110,6 +110,54 @@ def test_what_the_natural_guesses_are():
     ):
         assert gp.simulate(gp.GPipe(4, 8), costs).makespan == makespan
     assert 8 * 2 * 3 == 48 and gp.simulate(gp.GPipe(4, 1), gp.Costs(*[[1, 2, 1, 1]] * 3)).makespan - 12 == 3
+
+
+def test_the_best_cut_under_1f1b_changes_with_m():
+    def best(M):
+        length = lambda takes: gp.simulate(gp.OneFOneB(3, M), gp.Costs(takes, takes, takes)).makespan  # noqa: E731
+        return min(([9, 7, 6], [8, 8, 6], [8, 6, 8]), key=length)
+
+    assert best(3) == [9, 7, 6] and best(5) == best(64) == [8, 8, 6]
+
+
+def test_the_obvious_cut_takes_what_its_last_stage_says_at_least():
+    takes = [3] * 8 + [2] * 7 + [Fraction(7, 2)]
+    step = gp.simulate(gp.OneFOneB(16, 64), gp.Costs(takes, takes, takes))
+    assert step.makespan == 38 + 64 * 3 * Fraction(7, 2) + 76 == 786
+
+
+def test_a_right_order_is_drawn_beside_the_one_of_the_plain_rule():
+    says = lesson_11.best_order([HALF, 1, TWO_THIRDS, 1]).picture.says
+    assert "Speeds 1/2, 1, 2/3, 1: 52.5" in says and "Speeds 1/2, 2/3, 1, 1: 53.0" in says
+    assert "52.5" not in lesson_11.best_order([1, 1, HALF, TWO_THIRDS]).picture.says
+
+
+def by_whole_limits(costs, K):
+    """Fill stages up to a limit that grows in steps of 1."""
+    limit = max(costs)
+    while True:
+        sizes, filled = [0], 0
+        for at, cost in enumerate(costs):
+            if sizes[-1] and (filled + cost > limit or len(costs) - at == K - len(sizes)):
+                sizes.append(0)
+                filled = 0
+            sizes[-1] += 1
+            filled += cost
+        if len(sizes) == K:
+            return sizes
+        limit += 1
+
+
+def with_prefixes(costs, K, taken):
+    """By limits, of what the prefix sums say that layers take."""
+    sums = list(accumulate(costs, taken, initial=0))
+    return by_limit([b - a for a, b in pairwise(sums)], K)
+
+
+def emptying(costs, K):
+    sizes = answers.best_cut(costs, K)
+    costs.clear()
+    return sizes
 
 
 CUTS = {
@@ -132,6 +180,9 @@ CUTS = {
     ],
     "almost": [
         (by_share, "2 stages with layers, and 3 devices. What does each device do?"),
+        (by_whole_limits, "take 1/2, 1/2, 1/2, 1/2, 1/2, 1/2 and K = 3 you cut"),
+        (lambda c, K: with_prefixes(c, K, lambda s, x: s + (x or 1)), "take 0, 0, 5, 1/2, 1/2 and K = 2"),
+        (emptying, "costs is not what it was before. Who else may need it?"),
         (least_varied, "the stages take 5, 2, 3, 3, and a cut exists where none takes more than 4. Do you"),
         (
             lambda c, K: list(accumulate(answers.best_cut(c, K))),
@@ -146,6 +197,11 @@ CUTS = {
     ],
     "keep working": [
         (lambda c, K: gp.balance_by_cost(c, K), "it uses balance_by_cost. How do you do it without?"),
+        (
+            lambda c, K: gp.balance_by_makespan(gp.GPipe(K, 9), gp.Costs(c, c, c)).balance,
+            "it uses balance_by_makespan. How do you do it without?",
+        ),
+        (lambda c, K: iter(answers.best_cut(c, K)), "It should list how many layers each stage gets"),
         (gp.balance_by_cost, "it uses balance_by_cost. How do you do it without?"),
         (lambda c, K: by_share(c, K)[:1], "these stages hold 4 of 7 layers. Where are the others"),
         (even, "where none takes more than 7. Where does your cut look at what the layers take?"),

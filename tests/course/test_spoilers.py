@@ -37,7 +37,7 @@ SPOILS: dict[tuple[str, str], str] = {
     ("07", "1 times the bytes"): r"min\(K ?- ?k, M\)",
     ("09", "168 messages"): r"2\(KV ?- ?1\)M",
     ("09", "9 forwards"): r"2\(K-k-1\) \+ \(V-1\)K\s*\+\s*1",
-    ("10", "false"): r"K = 16 .* 48\.4%",
+    ("10", "true"): r"√\(Su/",
     ("12", "76 units"): r"[Nn]arrow ones are a reason",
     ("13", "3 buffers"): r"K-k are enough|one for each microbatch in flight",
     ("16", "block_bytes"): r"shares after it",
