@@ -74,15 +74,20 @@ def first_other(found: Sequence, wanted: Sequence) -> int:
 
 
 def rows_from(
-    function: object, *arguments: object, wanted: Order, where: str = "", tuples: bool = False
+    function: object,
+    *arguments: object,
+    wanted: Order,
+    where: str = "",
+    tuples: bool = False,
+    whole: Sequence[str] = (),
 ) -> Rows:
     """The rows that ``function(*arguments)`` gives, in plain Python, if each has the actions that are wanted.
 
-    They may stand in any order, and be ``tuples`` if no later lesson wants lists. Raises a Reply if they are
-    no rows, or not of these actions.
+    They may stand in any order, and be ``tuples`` if no later lesson wants lists. ``whole`` is as in
+    ``called``. Raises a Reply if they are no rows, or not of these actions.
     """
     where = where or f"called with ({', '.join(map(repr, arguments))})"
-    got = result_of(function, *arguments, where=where, plain=False)
+    got = result_of(function, *arguments, where=where, plain=False, whole=whole)
     if tuples and isinstance(got, list | tuple):
         got = [list(row) if isinstance(row, tuple) else row for row in got]
     rows = read_rows(got, len(wanted), where, {kind for row in wanted for _, kind, _ in row})
