@@ -51,7 +51,8 @@ def build(*names: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]
             if reply.verdict != "correct" or not cell or all(map(kept.is_elsewhere, answers)):
                 return reply
             says = _kept(check, dict(zip(names, answers, strict=True)), cell)
-            return correct(f"{reply.text}. It is not kept for later lessons: {says}") if says else reply
+            end = "" if reply.text.endswith("?") else "."
+            return correct(f"{reply.text}{end} It is not kept for later lessons: {says}") if says else reply
 
         return checked
 
@@ -64,11 +65,11 @@ def _kept(check: Callable[..., Reply], answers: dict[str, object], cell: str) ->
         text = mine.with_section(mine.stored(), check.__name__, kept.source_of(answers, cell))
         alone, failed = mine.read(text)
         if check.__name__ in failed:
-            return f"on its own it stops: {failed[check.__name__]}"
+            return f"without your other cells it stops: {failed[check.__name__]}"
         again = check(*(alone[name] for name in answers))
         if again.verdict != "correct":
-            return f"on its own, {again.text}"
+            return f"without your other cells, {again.text}"
         mine.keep(text)
     except Exception as error:
-        return str(error) if type(error) is RuntimeError else f"on its own {stopped(error)}"
+        return str(error) if type(error) is RuntimeError else f"without your other cells {stopped(error)}"
     return ""

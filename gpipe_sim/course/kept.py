@@ -57,10 +57,11 @@ def source_of(answers: Mapping[str, Any], running: str) -> str:
     needed = _needed(statements, {*own.values()})
     kept = [text for each in statements if _bound(each) & needed for text in _written(each, cell, values)]
     kept += [f"{name} = {other}" for name, other in own.items() if other != name]
-    kept += [f"{name} = {answer!r}" for name, answer in answers.items() if name not in functions]
+    tables = {name: answer for name, answer in answers.items() if name not in functions}
+    kept += [f"{name} = {dict(one) if isinstance(one, dict) else one!r}" for name, one in tables.items()]
     source = "\n\n".join(dict.fromkeys(kept))
     if missing := [name for name in answers if name not in set().union(*map(_bound, ast.parse(source).body))]:
-        raise RuntimeError(f"what a call makes is not. Define {missing[0]} with def, in a cell")
+        raise RuntimeError(f"a call made {missing[0]}, and no call is kept. Write it with def, in a cell")
     return source
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import isclose
+from math import ceil, isclose
 
 from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time
 from gpipe_sim.core.costs import Costs
@@ -10,8 +10,9 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
+from gpipe_sim.course.called import result_of
 from gpipe_sim.course.own_rows import drawn
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, is_whole, keep_working
 from gpipe_sim.course.rows import first_other, in_a_row, rows_from
 from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe, Naive
@@ -20,7 +21,15 @@ from gpipe_sim.why.metrics import utilization
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 NEAR = 0.02  #: how far off, relatively, a rounded answer may be
 #: (devices, microbatches) for which a student's rows are compared with GPipe's.
-ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (5, 7))
+ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (4, 8), (5, 7))
+#: (devices, the share that may wait); the last is too large to simulate.
+SHARES = (
+    (4, Fraction(1, 10)),
+    (6, Fraction(3, 8)),
+    (3, Fraction(9, 10)),
+    (1, Fraction(1, 2)),
+    (65, Fraction(1, 100)),
+)
 
 
 @build("gpipe_rows")
@@ -69,6 +78,27 @@ def name_the_bubble(answer: Real | None) -> Reply:
         f"with a share of {share}, {_short(answer * all_of_it)} of {all_of_it} units would be waiting. "
         "How long does each of the four devices wait, and out of how long?"
     )
+
+
+@exercise("write fewest in this cell, and run it again")
+def fewest(answer: Callable) -> Reply:
+    """Check ``answer(K, share)``: the smallest M with which at most this share of GPipe's time is waiting."""
+    for K, share in SHARES:
+        where = f"called with ({K}, {share!r})"
+        M = result_of(answer, K, share, where=where, endless="What does the formula say of every M at once?")
+        if not is_whole(M):
+            return keep_working(f"{where} it gives {M!r}. Which whole number of microbatches is that?")
+        if M < 1:
+            return keep_working(f"{where} it gives {M}. How many microbatches has a step at least?")
+        waits, one_fewer = (Fraction(K - 1, K - 1 + many) if K > 1 else 0 for many in (M, M - 1))
+        says = f"{where} it gives {M}, and then {waits} of all device time is waiting"
+        if waits > share:
+            return keep_working(f"{says}. Is that at most {share}?")
+        if M > 1 and one_fewer <= share:
+            if ceil((K - 1) / share) == M:
+                return almost(f"{says}. You have divided by the work. What is a share of all time?")
+            return almost(f"{says}. With {M - 1} it is {one_fewer}. Is that too much?")
+    return correct(f"the fewest for {len(SHARES)} pipelines. How many does one more device cost at 1/10?")
 
 
 def _named(answer: Real, timeline: Timeline) -> Reply | None:

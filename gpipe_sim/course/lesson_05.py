@@ -49,6 +49,7 @@ KNOT = Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
 #: Dependencies that are not the lesson's: whoever reads the table that is passed in gets these right too.
 OTHER = {"F": [("F", -1)], "B": [("F", 0)]}
 BACKWARD_ONLY = {"F": [], "B": [("F", 0), ("B", -1)]}
+FAR = {"F": [("F", 2)], "B": [("B", -2), ("F", 0)]}
 
 
 @build("NEEDS", "needs")
@@ -59,7 +60,7 @@ def table_and_needs(table: dict, answer: Callable) -> Reply:
         return keep_working(
             'the table is right. What does it say that (1, "F", 2) needs, and how do you find it?'
         )
-    for each, name in ((table, "NEEDS"), (OTHER, repr(OTHER)), (BACKWARD_ONLY, repr(BACKWARD_ONLY))):
+    for each, name in ((table, "NEEDS"), *((other, repr(other)) for other in (OTHER, BACKWARD_ONLY, FAR))):
         for S in (3, 1, 4):
             for action in ((s, kind, m) for m in (0, 5) for s in range(S) for kind in "FB"):
                 _wrong_needs(answer, action, S, each, name)
@@ -147,6 +148,8 @@ CLOCKED: tuple[tuple[Rows, dict, Mapping[str, Real]], ...] = (
     (parsed("0B0 0F0\n1F0 1B0"), answers.NEEDS, {"F": 1, "B": 2}),  # nothing can begin
     (_plain(OneFOneB(4, 8)), answers.NEEDS, {"F": 1, "B": 2}),  # more rounds than devices
     (_plain(Interleaved1F1B(3, 6, stages_per_device=2)), answers.NEEDS, {"F": 2, "B": 3}),
+    (_plain(OneFOneB(2, 120)), answers.NEEDS, {"F": 1, "B": 2}),  # more rounds than anybody counts to
+    (parsed("0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1"), answers.NEEDS, {"F": 0, "B": 1}),  # an end at 0
 )
 
 
@@ -314,6 +317,8 @@ def _as_text(answer: object, devices: int) -> str:
     if not isinstance(answer, str | list | Schedule):
         raise keep_working(f"write the rows as one text, such as '0F0 0B0' (got {type(answer).__name__})")
     text = "" if isinstance(answer, list) else str(answer)
+    if isinstance(answer, str):
+        text = text.replace(",", " ").replace("f", "F").replace("b", "B")
     rows = [row for row in text.splitlines() if row.strip()]
     if len(rows) != devices:
         count = len(answer) if isinstance(answer, list) else len(rows)

@@ -9,6 +9,7 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.course import answers
 from gpipe_sim.course.answers import NEEDS, gpipe_rows
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
@@ -22,7 +23,16 @@ from gpipe_sim.course.reply import (
     keep_working,
     listed,
 )
-from gpipe_sim.course.rows import Rows, as_schedule, done_on, rows_from, rows_of, who_is_stuck
+from gpipe_sim.course.rows import (
+    Rows,
+    as_schedule,
+    done_on,
+    first_other,
+    rows_from,
+    rows_of,
+    spelled,
+    who_is_stuck,
+)
 from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.memory.greedy import greedy
@@ -38,27 +48,43 @@ CAPPED = (
     (3, 2, (5, 5, 5), 1, 4),
     (5, 9, (2, 3, 1, 4, 2), 3, 2),
     (2, 4, (4, 2), 1, 1),
+    (2, 3, (2, 2), 1, 2),  # the lesson's example by hand, whose rows are drawn
 )
-SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2))  #: (devices, microbatches), where caps are tried
+ALONE = {"F": [("F", -1)], "B": [("F", 0)]}  #: another table: a backward waits for nobody else's
+#: (devices, microbatches), where caps are tried
+SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2), (13, 15))
 
 
 @build("capped_rows")
 def capped_rows(answer: Callable) -> Reply:
     """Check ``answer(K, M, caps, table, cost)``: rows in which device k never holds more than caps[k]."""
     for case in CAPPED:
-        devices, microbatches, caps, forward, backward = case
-        cost = {"F": forward, "B": backward}
-        where = (
-            f"with K = {devices}, M = {microbatches}, caps {listed(caps)}, F takes {forward}, B {backward}"
-        )
-        asked, wanted = (devices, microbatches, list(caps), NEEDS, cost), gpipe_rows(devices, microbatches)
-        rows = rows_from(answer, *asked, wanted=wanted, where=where)
+        rows, where, cost = _tried(answer, case, NEEDS)
         _what_is_wrong_with_rows(rows, case, f"{where}:")
+    _what_is_wrong_by_another_table(answer, CAPPED[0])
     says = correct(
         f"the rows of the library's planner in all {len(CAPPED)} cases. Which caps make a step short, and "
         "which only make it hold more?"
     )
     return drawn(says, rows, cost=cost)
+
+
+def _tried(answer: Callable, case: tuple, table: dict) -> tuple[Rows, str, dict]:
+    devices, microbatches, caps, forward, backward = case
+    where = f"with K = {devices}, M = {microbatches}, caps {listed(caps)}, F takes {forward}, B {backward}"
+    cost, wanted = {"F": forward, "B": backward}, gpipe_rows(devices, microbatches)
+    asked, whole = (devices, microbatches, list(caps), table, cost), ("K", "M", "caps", "table", "cost")
+    return rows_from(answer, *asked, wanted=wanted, where=where, whole=whole), where, cost
+
+
+def _what_is_wrong_by_another_table(answer: Callable, case: tuple) -> None:
+    rows, where, cost = _tried(answer, case, ALONE)
+    devices, microbatches, caps, *_ = case
+    for row, right in zip(rows, answers.capped_rows(devices, microbatches, caps, ALONE, cost), strict=True):
+        if row != right:
+            own, first = (spelled(each[first_other(row, right)]) for each in (row, right))
+            its = f"{where}, by a table in which a B needs its own F alone: you write {own} where {first}"
+            raise keep_working(f"{its} comes first. Who says what an action needs?")
 
 
 def _what_is_wrong_with_rows(rows: Rows, case: tuple, where: str) -> None:
@@ -145,14 +171,15 @@ def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -
     if timeline.makespan > best:
         says = f"{where} take {timeline.makespan} units, GPipe {best}. {_who_waits(timeline)}"
         raise drawn(keep_working(says), rows_of(timeline.schedule))
-    extra = [min(cap, microbatches) - min(devices - k, microbatches) for k, cap in enumerate(caps)]
+    extra = [cap - min(devices - k, microbatches) for k, cap in enumerate(caps)]
     for device, cap in enumerate(caps):
         if extra[device] > 0:
             held = peak_in_flight(timeline.schedule)[device]
             says = f"holds {held} at most" if held < cap else "uses all of it"
-            reply = (almost if max(extra) == 1 else keep_working)(
-                f"{where} are as short as GPipe, and device {device}, with room for {cap}, {says}. "
-                "When is its first microbatch back, and how many can it take in until then?"
+            asks = "When is its first microbatch back, and how many can it take in until then?"
+            asks = "How many are there in all?" if cap > microbatches else asks
+            reply = (almost if max(extra) == 1 or cap == devices - device else keep_working)(
+                f"{where} are as short as GPipe, and device {device}, with room for {cap}, {says}. {asks}"
             )
             raise drawn(reply, rows_of(timeline.schedule))
 

@@ -1,7 +1,6 @@
 """A reply that draws the student's own rows: all of them, or up to where they go wrong, framed there."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class Drawn(Reply):
     picture: Svg
 
     def _repr_html_(self) -> str:
-        return f"<p><b>{self.verdict}</b>: {escape(self.text)}</p>{self.picture._repr_html_()}"
+        return super()._repr_html_() + self.picture._repr_html_()
 
 
 def drawn(reply: Reply, rows: Order, at: At | None = None, cost: Mapping[str, Real] = COST) -> Reply:

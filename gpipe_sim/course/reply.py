@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from numbers import Integral
 from numbers import Real as AnyReal
 from typing import TypeGuard
@@ -36,6 +37,10 @@ class Reply(Exception):
         return f"{self.verdict}: {self.text}"
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a paragraph breaks between words, however narrow the page is."""
+        return f"<p><b>{self.verdict}</b>: {escape(self.text)}</p>"
 
 
 correct = partial(Reply, "correct")

@@ -17,6 +17,7 @@ from textwrap import dedent
 from typing import Any
 
 from gpipe_sim.core.timeline import number as written
+from gpipe_sim.course.printed import unbroken
 from gpipe_sim.course.reply import Reply, apart, is_number, your_turn
 from gpipe_sim.errors import Real, got, number, require
 
@@ -24,7 +25,6 @@ NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole m
 HAPPENED = "What happened"  #: the name of a fold, unless it has one
 #: What makes a fold look like something to press: inline, because a notebook that nobody trusts has no other.
 FRAME = 'style="border: 1px solid #888888; border-radius: 6px; padding: 6px 12px; margin: 6px 0"'
-ROWS = 'style="white-space: pre; overflow-x: auto"'  #: or a narrow page breaks a printed row inside a word
 PRESS = 'style="cursor: pointer; font-weight: bold"'
 YOUR_TURN = "write your guess in the cell above, run it, and run this cell again"
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -52,7 +52,7 @@ class Revealed:
         if self.reply.verdict == "your turn":
             return folded
         shown = folded if self.reply.verdict == NO_NUMBER else self.happened
-        return f"<p><b>{self.reply.verdict}</b>: {escape(self.reply.text)}</p>{shown}"
+        return self.reply._repr_html_() + shown
 
 
 def reveal(
@@ -173,7 +173,7 @@ def _as_html(shown: Any) -> str:
     """
     if hasattr(shown, "_repr_html_"):
         return shown._repr_html_()
-    return f"<pre {ROWS}><code>{escape(_printed(shown) if callable(shown) else str(shown))}</code></pre>"
+    return unbroken(_printed(shown) if callable(shown) else str(shown))
 
 
 def _printed(function: Callable[[], Any]) -> str:

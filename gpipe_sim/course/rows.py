@@ -83,8 +83,8 @@ def rows_from(
 ) -> Rows:
     """The rows that ``function(*arguments)`` gives, in plain Python, if each has the actions that are wanted.
 
-    They may stand in any order, and be ``tuples`` if no later lesson wants lists. ``whole`` is as in
-    ``called``. Raises a Reply if they are no rows, or not of these actions.
+    They may stand in any order, and be ``tuples`` if no later lesson wants lists. Raises a Reply if they are
+    no rows, or not of these actions, or if an argument that ``whole`` names has changed.
     """
     where = where or f"called with ({', '.join(map(repr, arguments))})"
     got = result_of(function, *arguments, where=where, plain=False, whole=whole)

@@ -93,7 +93,7 @@ def strip_marks(
         held_for += held @ np.diff(np.array(edges, float))
         peak = strips.in_words(*([held.sum(axis=0).max()] if strips.traces else held.max(axis=1)))
         says.append(f"device {row}: at most {peak}{'' if strips.traces else ' in flight'}")
-        peaks.append(Name(floor - strips.high / 2, peak))
+        peaks.append(Name(float(levels[-1].min()) if strips.alone else floor - strips.high / 2, peak))
     every = zip(zip(*outlines, strict=True), looks.items(), held_for, strict=True)
     shapes = [
         Shape(shape, look.colour, Entry(20 + i, words, look), look.pattern, says=says)

@@ -51,7 +51,9 @@ def test_what_passed_alone_is_kept_and_used_by_a_later_lesson(tmp_path):
     cells = in_a_notebook(tmp_path, CHECK, ENDS, helper, HELPED, IS_KEPT, TWICE, IS_KEPT, "mine.twice(21)")
     _, ended, _, helped, before, *after = cells
     assert "calls exit()" in ended
-    assert helped.startswith("correct: twice as much. It is not kept for later lessons: on its own")
+    assert helped.startswith(
+        "correct: twice as much. It is not kept for later lessons: without your other cells"
+    )
     assert "name 'helper' is not defined, in your line: return helper(x)" in helped
     assert (before, *after) == ("False", "correct: twice as much", "True", "42")
     text = (tmp_path / mine.FILE).read_text()

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+from collections import defaultdict
 from importlib import import_module
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_build_is_kept_in_any_form_of_cell_and_reading_it_runs_nothing(name, f
 BESIDE = {
     "a list that a call made": ("sizes = sorted([2, 1])\n\ndef twice(x):\n    return sizes[1] * x\n", ""),
     "a lambda": ("twice = lambda x: 2 * x", ""),
-    "another name": ("def own(x):\n    return 2 * x\n\ntwice = own\nown = None", "on its own"),
+    "another name": ("def own(x):\n    return 2 * x\n\ntwice = own\nown = None", "without your other cells"),
     "passed under another name": ("def own(x):\n    return 2 * x\n\nout = twice = own", ""),
     "a cache": (
         "from functools import lru_cache\n@lru_cache(maxsize=9)\ndef twice(x):\n    return 2 * x",
@@ -93,7 +94,10 @@ BESIDE = {
         "import fractions\ntwo = fractions.Fraction(2)\ndef twice(x):\n    return two * x",
         "NameError: name 'two' is not defined",
     ),
-    "a closure": ("def made():\n    return lambda x: 2 * x\ntwice = made()", "Define twice with def"),
+    "a closure": (
+        "def made():\n    return lambda x: 2 * x\ntwice = made()",
+        "a call made twice, and no call is kept",
+    ),
     "its own section": ("twice = mine.twice", ""),
 }
 
@@ -107,3 +111,10 @@ def test_what_an_answer_needs_is_kept_with_it_or_the_reply_says_what_is_not(what
     assert ("It is not kept" in said.text) == bool(words)
     assert (file.read_text().count("x + x") == 1) == (bool(words) or what == "its own section")
     assert "unused" not in file.read_text() and mine.twice(4) == 8
+
+
+def test_a_table_is_kept_as_a_dict_whatever_kind_of_dict_it_is():
+    cell, names = "def same(x):\n    return x\n", {}
+    exec(cell, names)
+    source = kept.source_of({"same": names["same"], "table": defaultdict(list, {1: [2]})}, cell)
+    assert source.endswith("table = {1: [2]}")

@@ -2,10 +2,13 @@
 
 from fractions import Fraction
 from itertools import chain
+from math import ceil
 
+import pytest
 from replies import assert_each_is_told, each_reply, natural
 
 from gpipe_sim import Costs, GPipe, bubble_fraction, simulate
+from gpipe_sim.core import B, F
 from gpipe_sim.course import answers, lesson_04
 from gpipe_sim.why import speedup
 
@@ -41,7 +44,7 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
     bubbles = {bubble_fraction(simulate(GPipe(4, 8), Costs(*each))) for each in times}
     assert len(bubbles) == 1
     predictions = (
-        (timeline.makespan, natural("04", "How long GPipe takes")),
+        (timeline.on(0)[8].start - timeline.on(0)[7].end, natural("04", "How long device 0 waits")),
         ("same", natural("04", "The share that is waiting, and its formula")),
         (round(float(speedup(timeline)), 2), natural("04", "How much faster four devices are")),
         ("true", natural("04", "Both orders of the backwards")),
@@ -54,7 +57,18 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     timeline = simulate(GPipe(4, 8))
     one, done = 4 * 8 * 3, timeline.on(3)[-1].end
-    assert set(natural("04", "How long GPipe takes")) == {one, one // 4, done, done + 3, (8 + 4) * 3}
+    leaves, comes_back = timeline.ends[F(0, 7)], timeline.ends[B(1, 7)]
+    shorter = simulate(GPipe(4, 4)).on(0)
+    assert comes_back - leaves == shorter[4].start - shorter[3].end
+    assert list(natural("04", "How long device 0 waits")) == [
+        timeline.ends[F(3, 7)] - leaves,
+        comes_back - timeline.ends[B(3, 7)] + 2,
+        leaves,
+        comes_back - leaves + 2,
+        4 * (1 + 2),
+        comes_back,
+        2 * (shorter[4].start - shorter[3].end),
+    ]
     assert list(natural("04", "How much faster four devices are")) == [
         4,
         8,
@@ -108,6 +122,7 @@ ROWS = {
             rows_by(lambda k, K, M: [(m, kind, k) for _, kind, m in forwards(k, M) + backwards(k, M)]),
             "1F0 is work of stage 1. Which stage is on this device?",
         ),
+        (lambda K, M: answers.gpipe_rows(K, min(M, 7)), "called with (4, 8), the row of device 0 is"),
         (lambda K, M: answers.gpipe_rows(2, 4), "called with (3, 2) it gives a list of 2"),
         (forgets_the_row, "the row of device 0 is None. What would a list of actions be?"),
         (keeps_its_rows, "called with (3, 2) it gives a list of 5"),
@@ -139,7 +154,51 @@ BUBBLES = {
         (True, "True is not a number"),
     ],
 }
-test_replies = each_reply(lesson_04, gpipe_rows=ROWS, name_the_bubble=BUBBLES)
+
+
+def counted_up(K, share):
+    M = 1
+    while Fraction(K - 1, K - 1 + M) > share:
+        M += 1
+    return M
+
+
+def of_the_formula(change):
+    return lambda K, share: change((K - 1) * (1 - share) / share, K, share)
+
+
+FEWEST = {
+    "correct": [
+        (counted_up, "the fewest for 5 pipelines"),
+        (of_the_formula(lambda M, *_: max(1, ceil(M))), ""),
+    ],
+    "almost": [
+        (of_the_formula(lambda M, K, share: max(1, ceil((K - 1) / share))), "You have divided by the work."),
+        (
+            of_the_formula(lambda M, *_: int(M) + 1),
+            "called with (4, Fraction(1, 10)) it gives 28, and then 3/31 of all device time is waiting. "
+            "With 27 it is 1/10. Is that too much?",
+        ),
+    ],
+    "keep working": [
+        (of_the_formula(lambda M, *_: max(1, int(M))), "it gives 8, and then 5/13 of all device time is"),
+        (of_the_formula(lambda M, *_: max(1, round(M))), "Is that at most 3/8?"),
+        (of_the_formula(lambda M, *_: ceil(M)), "it gives 0. How many microbatches has a step at least?"),
+        (
+            of_the_formula(lambda M, *_: float(M)),
+            "it gives 27.0. Which whole number of",
+        ),
+        (of_the_formula(lambda M, *_: None), "it gives nothing back."),
+    ],
+}
+test_replies = each_reply(lesson_04, gpipe_rows=ROWS, name_the_bubble=BUBBLES, fewest=FEWEST)
+
+
+@pytest.mark.parametrize(("K", "share"), lesson_04.SHARES[:4])
+def test_the_fewest_are_the_fewest_by_the_clock(K, share):
+    M = counted_up(K, share)
+    assert bubble_fraction(lesson_04.exact_gpipe(K, M)) <= share
+    assert M == 1 or bubble_fraction(lesson_04.exact_gpipe(K, M - 1)) > share
 
 
 def test_the_reply_draws_the_students_rows():

@@ -297,7 +297,9 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     before = {str(b): str(a) for row in order.actions for a, b in pairwise(row)}
     on_the_row = sum(len({*found, before[text]}) for text, found in needs.items())
     count = sum(map(len, needs.values()))
-    assert list(natural("05", "What the four actions need")) == [count - 1, count + 1, on_the_row]
+    one_and_two = sum(1 + ("B" in text) for text in needs)
+    wrong = [count - 1, count + 1, one_and_two, on_the_row, 2 * len(four)]
+    assert list(natural("05", "What the four actions need")) == wrong
     assert list(natural("05", "How long the other order takes")) == [
         3 * 3,
         gp.simulate(order).makespan,
@@ -306,6 +308,8 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     step, path = lengths((1, 2, 1))
     assert list(natural("05", "What each stage would bring")) == [
         0,
+        (path[0] - 2) / 2,
+        (path[0] - 1) / 2,
         path[0],
         4 * 3 / 2,
         path[1] / 2,
@@ -340,6 +344,18 @@ FUNCTIONS = [
     (N(("way, other,", "way, kind,")), "it gives 0B0 and 1B0. The table has an entry that leads to 0F0."),
     (of_needs(lambda found: found[:1]), "leads to 1B0. Where does your function drop it?"),
     (by_heart, "'B': [('F', 0)]}) it gives 0F0 and 1B0. Which entry"),
+    (
+        N((" if 0 <= s + way < S", " if (way, s) not in ((-1, 0), (1, S - 1))")),
+        "it gives -2B0 and 0F0. The stages are 0 to 2. Where is stage -2?",
+    ),
+    (
+        N(("s + way, other", "s + max(-1, min(1, way)), other")),
+        "it gives 1F0. The table has an entry that leads to 2F0.",
+    ),
+    (
+        lambda action, S, table: needs(action, S, table) if action[:2] != (0, "F") else [],
+        "that leads to 2F0. Where does your function drop it?",
+    ),
     (lambda action, S, table: needs(action, S, NEEDS), "Which entry of the table leads to 1B0?"),
     (
         of_needs(lambda found: found + [(s, kind, m - 1) for s, kind, m in found[:1] if m]),
@@ -417,6 +433,12 @@ CLOCKS = {
         (takes_any_that_can_run, "Until when is its device busy with what stands before it?"),
         (lambda rows, table, cost: answers.clock(rows, table | {"B": [("B", +1)]}, cost), "by your clock"),
         (some_rounds, "48 of 64 actions have an end. What could still move after your last round?"),
+        (C(("while moved:", "for _ in range(40):")), "318 of 480 actions have an end."),
+        (
+            C(("while row and", "if row and"), ("while moved:", "for _ in range(100):")),
+            "What could still move",
+        ),
+        (C(("need in ends for", "ends.get(need) for")), "your clock stops before 1F0, and its needs, 0F0,"),
         (never_forgets, "which no row has. Where does your dict begin?"),
         (
             of_ends(lambda ends, rows, cost: [[ends.get(action) for action in row] for row in rows]),
@@ -494,10 +516,10 @@ ORDERS = {
         ("0F0 0B0", "one row for each of the 2 devices, please (got 1)"),
         ("0F0 and so on\n1F0", "'and' is no action: write stage, F or B, microbatch, such as 0F0"),
         (
-            "0F0 0f1 0B0 0B1\n1F0 1F1 1B0 1B1",
-            "'0f1' is no action: write stage, F or B, microbatch, such as 0F0",
+            "0F0 0x1 0B0 0B1\n1F0 1F1 1B0 1B1",
+            "'0x1' is no action: write stage, F or B, microbatch, such as 0F0",
         ),
-        ("0F0,0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "'0F0,0F1' is no action: write"),
+        ("0F0;0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "'0F0;0F1' is no action: write"),
         ("F0 F1 B0 B1\nF1 B1 F0 B0", "'F0' is no action: write stage, F or B, microbatch, such as 0F0"),
         ("0F0 0F1 0B0 0B1\n1F0 1F1 1B0", "1B1 is missing"),
         ("0F0 0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "0F0 stands 2 times"),
@@ -525,6 +547,10 @@ def test_what_is_asked_for_is_what_1f1b_does():
         lesson_05.LONG,
         lesson_05.ROOM,
     )
+
+
+def test_rows_may_have_commas_and_small_letters():
+    assert lesson_05.unlock("0f0, 0f1, 0b0, 0b1\n1f1,1b1,1f0,1b0").verdict == "correct"
 
 
 def test_the_replies_draw_the_students_rows():

@@ -130,6 +130,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         3 * trip,
         dial[1] / 2,
         dial[2],
+        dial[3],
         (dial[1] + dial[8]) / 2,
     ]
     one_f = gp.peak_in_flight(gp.OneFOneB(4, 8))
@@ -175,18 +176,17 @@ ROWS = {
     "correct": [
         (
             answer,
-            "the rows of the library's planner in all 9 cases. Which "
+            "the rows of the library's planner in all 10 cases. Which "
             "caps make a step short, and which only make it hold more?",
         )
         for answer in (
             answers.capped_rows,
             moment_by_moment,
             in_numpy,
-            planned,
-            spoiling,
         )
     ],
     "almost": [
+        (spoiling, "B 2 caps is not what it was before. Who else may need it?"),
         (
             P(("< caps[k]", "<= caps[k]")),
             "2, 2, 2, F takes 1, B 2: device 0 has a cap of 2 and holds 3 with 0F2, 3 at most. How "
@@ -219,6 +219,12 @@ ROWS = {
             "for 0B0 until 7?",
         ),
         (
+            planned,
+            "by a table in which a B needs its own F alone: you write 0F1 where 0B0 comes first. "
+            "Who says what an action needs?",
+        ),
+        (P(("K, table", "K, NEEDS")), "Who says what an action needs?"),
+        (
             one_after_the_other,
             "0B0 needs 1B0, queued behind 1F3, which needs 0F3, queued behind 0B0. Had what "
             "each needs ended by then?",
@@ -240,14 +246,19 @@ ROWS = {
 CAPS = {
     "correct": [
         (rule, "5 devices with 6 microbatches hold at most 5, 4, 3, 2, 1. How many with 1,000 microbatches?")
-        for rule in (lambda k, K, M: K - k, lambda k, K, M: min(K - k, M), lambda k, K, M: np.int64(K - k))
+        for rule in (lambda k, K, M: min(K - k, M), lambda k, K, M: np.int64(min(M, K - k)))
     ],
     "almost": [
+        (
+            lambda k, K, M: K - k,
+            "K = 6, M = 2: caps 6, 5, 4, 3, 2, 1 are as short as GPipe, and device 0, with room for 6, "
+            "holds 2 at most. How many are there in all?",
+        ),
         (
             lambda k, K, M: max(K - k, 2),
             "M = 7: caps 3, 2, 2 are as short as GPipe, and device 2, with room for 2, "
             "holds 1 at most. When is its first microbatch back, and how many can it take in until then?",
-        )
+        ),
     ],
     "keep working": [
         (
@@ -280,7 +291,8 @@ CAPS = {
         lambda k, K, M: max(M - k, 1),
         lambda k, K, M: K - k if M >= K else M + 1,
         lambda k, K, M: max(K - k - 1, 1),
-        lambda k, K, M: min(K - k, 3),
+        *(lambda k, K, M, most=most: min(K - k, M, most) for most in (3, 6, 8, 12)),
+        lambda k, K, M: min(K - k, M) if K < 12 else 1,
         lambda k, K, M: [4, 3, 2, 1][k],
     ],
 }
@@ -292,7 +304,7 @@ CAPS = {
         (P(("< caps[k]", "<= caps[k]")), "Your rows, here: 0F2"),
         (P(("min(choices)", FORWARDS_FIRST)), "Your rows, here: 2F1"),
         (one_after_the_other, "Your rows, stuck at 0B0 and 1F3 and 2F0"),
-        (answers.capped_rows, "Chart: Your rows (2 devices, 4 microbatches; F takes 1, B 1)"),
+        (answers.capped_rows, "Chart: Your rows (2 devices, 3 microbatches; F takes 1, B 2)"),
     ],
 )
 def test_the_reply_draws_the_rows_up_to_where_they_go_wrong(answer, says):

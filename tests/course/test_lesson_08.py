@@ -1,11 +1,14 @@
 """What lesson 08's checks say to right and to wrong answers."""
 
 import numpy as np
+import pytest
 from replies import assert_each_is_told, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_08
 from gpipe_sim.course.answers import forward, light_forward, recompute
+
+SCHEDULES = (gp.GPipe, gp.OneFOneB)
 
 
 def except_last(K, M, forward, backward, recompute):
@@ -86,6 +89,20 @@ def keeping_the_newest(stage, s, m, links):
     stage["kept"] = {m: stage["kept"][m]}
 
 
+STASH: dict = {}
+
+
+def stashing(stage, s, m, links):
+    """It forgets nothing: y is kept out of sight."""
+    forward(stage, s, m, links)
+    x, STASH[s, m] = stage["kept"][m]
+    stage["kept"][m] = (x,)
+
+
+def from_the_stash(stage, s, m, links):
+    stage["kept"][m] = stage["kept"][m][0], STASH.pop((s, m))
+
+
 def without_sending(stage, s, m, links):
     x = links.receive(("y", s - 1, m))
     stage["kept"][m] = (x,)
@@ -163,22 +180,33 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         took["except_last"],
         inside,
         took["never"] + 4 * 8,
+        took["never"] + 3,
+        took["never"] + 8 + 1,
+        took["never"] + 3 * 8,
     ]
     assert list(natural("08", "The most on device 1")) == [6 * 10, 8 * 10, 8 * 10 + 6 * 10, 8 * 6 * 10]
     peak = gp.formulas.remat_activation_units(8, 10, 50)
-    assert list(natural("08", "What is left of 240 kB")) == [3 * 10, 8 * 10, 8 * 10 + 3 * 10, 8 * 3 * 10]
     wrongs = {
-        gp.formulas.remat_activation_units(8, 10, 20): natural("08", "What is left of 240 kB"),
         took["always"]: natural("08", "How long it takes with R"),
         peak: natural("08", "The most on device 1"),
         "equal": natural("08", "The gradients compared"),
         "loss": natural("08", "What is the same"),
     }
-    assert set(wrongs) == {100, 41, 130, "equal", "loss"}
+    assert set(wrongs) == {41, 130, "equal", "loss"}
     for right, wrong in wrongs.items():
         assert_each_is_told(wrong, right)
     assert_each_is_told(natural("08", "Which R is left out"), "false")
     assert_each_is_told(natural("08", "Segments"), "true")
+    assert_each_is_told(natural("08", "1F1B with R"), "false")
+
+
+@pytest.mark.parametrize(("K", "M"), [(1, 3), (2, 4), (4, 4), (4, 8), (8, 32)])
+def test_an_R_before_each_B_costs_1f1b_what_it_costs_gpipe(K, M):
+    """Of any R that takes no longer than its F: a last device that never waits sets both."""
+    for F, B, R in ((1, 2, 1), (2, 2, 1), (3, 4, 3)):
+        costs = gp.Costs(forward=F, input_grad=B, weight_grad=0, recompute=R)
+        lengths = [gp.simulate(gp.remat(each(K, M), "always"), costs).makespan for each in SCHEDULES]
+        assert lengths == 2 * [(K - 1) * (F + B) + M * (F + R + B)]
 
 
 def simulated(K, M, forward, backward, recompute):
@@ -197,9 +225,15 @@ TIMES = {
         (lambda K, M, f, b, r: (M + K - 1) * (f + b + r) - r, "Which array does R read"),
         (lambda K, M, f, b, r: (M + K - 1) * (f + b) + M * r, "every microbatch is recomputed"),
         (lambda K, M, f, b, r: (M + K - 1) * (f + b) + (M - 1) * f, "as long as F"),
+        (
+            lambda K, M, f, b, r: except_last(K, M, f, b, min(f, r)),
+            "K=4, M=7, F=2, B=3, R=5: you say 62, right if",
+        ),
+        (lambda K, M, f, b, r: round(except_last(K, M, f, b, r)), "R=0.5: you say 20, right if"),
     ],
     "keep working": [
         (lambda K, M, f, b, r: (M + K - 1) * (f + b), "without any R"),
+        (lambda K, M, f, b, r: int(except_last(K, M, f, b, r)), "K=3, M=4, F=1, B=2, R=0.5: you say 19. "),
         (lambda K, M, f, b, r: 41, "must somebody wait for"),
         (lambda K, M, f, b, r: "41", "you say '41'. How long is that, as a number?"),
         (lambda K, M, f, b, r: None, "What should come after return?"),
@@ -237,6 +271,7 @@ STEPS = {
         ((light_forward, making(right_y)), ""),
         ((light_forward, forward_again), ""),
         ((by_hand, by_hand_again), ""),
+        ((stashing, recompute), ""),
         ((keeping(lambda x, y: x), from_x_alone), ""),
     ],
     "keep working": [
@@ -247,6 +282,11 @@ STEPS = {
         ((keeping(lambda x, y: (x.astype(np.float32),)), recompute), "x is not among them."),
         ((without_sending, recompute), "0F0 receives ('y', -1, 0). What does the next stage begin"),
         ((nothing, recompute), "0F0 sends and receives nothing."),
+        (
+            (stashing, from_the_stash),
+            "stages of 7 x 5, 5 x 6, 6 x 3: 0R2 leaves the y of 0F2, though b has changed since then (the "
+            "check did that). Where was that y until now?",
+        ),
         ((light_forward, nothing), 'after 0R2 there is a tuple of 1 in stage["kept"]'),
         ((light_forward, forward), "R2 receives ('y', -1, 2). Was that not done in 0F2"),
         ((light_forward, asking_the_stage_before), "is it still on the link?"),

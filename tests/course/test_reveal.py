@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.course.reveal import FRAME, PRESS, ROWS, reveal
+from gpipe_sim.course.printed import ROWS
+from gpipe_sim.course.reveal import FRAME, PRESS, reveal
 
 WRONG = {24: "That is without any waiting.", 0.5: "That is half."}
 
