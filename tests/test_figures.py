@@ -420,10 +420,11 @@ def test_only_what_states_a_tolerance_may_differ_and_only_so_far():
     assert differences({"n": float("1e-30"), "tolerance": {"n": 1.0}}, {"n": None, "tolerance": {"n": 1.0}})
 
 
-def test_accuracies_have_a_tolerance_and_schedules_none():
+def test_what_is_trained_has_a_tolerance_and_schedules_have_none():
     stated = {name: read(name).get("tolerance") for name in NAMES}
     assert {name: tolerance for name, tolerance in stated.items() if tolerance} == {
-        "choosing_m": choosing_m.TOLERANCE
+        "choosing_m": choosing_m.TOLERANCE,
+        "shares": {"shares": 0.02},
     }
 
 
