@@ -55,20 +55,28 @@ def draw(data: dict) -> Figure:
     for name, low, part in zip(
         PARTS, accumulate(data["bytes"][0], initial=0), data["bytes"][0], strict=False
     ):
-        words = f"{name}: {part / GB:.0f} GB" if name == "optimizer" else name
+        words = name if name == "activations" else f"{name}: {part / GB:.0f} GB"
         ax.annotate(words, (-0.42, (low + part / 2) / GB), (-6, 0), ha="right", **BESIDE)
-    for width, colour, style in ((3, PAPER, "-"), (1.1, INK, (0, (4, 3)))):
-        ax.plot((-0.5, len(data["bytes"]) - 0.5), 2 * [data["room"] / GB], color=colour, lw=width, ls=style)
+    ends = -0.5, len(data["bytes"]) - 0.5
+    ax.plot(ends, 2 * [data["room"] / GB], color=INK, lw=1.1, ls=(0, (4, 3)), zorder=0)  # between the bars
+    for k in (0, len(data["bytes"]) - 1):
+        top = sum(data["bytes"][k]) / GB
+        ax.annotate(f"{top:.0f} GB", (k, top), (0, 8), ha="center", **BESIDE)
     at = len(data["bytes"]) - 0.5, data["room"] / GB
     ax.annotate(f"room: {data['room'] // GB} GB", at, (6, 0), **BESIDE)
-    ax.set(xlim=(-0.5, at[0]), xticks=range(len(data["bytes"])), yticks=[])
+    ax.set(
+        xlim=(-0.5, at[0]),
+        ylim=(0, 1.08 * sum(data["bytes"][0]) / GB),
+        xticks=range(len(data["bytes"])),
+        yticks=[],
+    )
     ax.set_xlabel("device", fontsize=LABEL_SIZE)
     finish(ax)
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="x", length=0)
     ax.grid(axis="x", visible=False)
-    times = min(parts[2] for parts in data["bytes"]) / data["room"]
-    words = f"GPT-3 on eight devices: what the optimizer keeps is {times:.1f} times what fits"
+    most, *_, last = (f"{sum(parts) / GB:.0f}" for parts in data["bytes"])
+    words = f"GPT-3 on eight devices: the first would hold {most} GB, the last {last}"
     claim(ax, words, f"1F1B, {MICROBATCHES} microbatches of one text; each device at its fullest")
     return figure
 

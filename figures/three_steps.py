@@ -24,4 +24,6 @@ def draw(data: dict) -> Figure:
     middle = [action for action in actions if action.microbatch // each == data["steps"] // 2]
     length = f"{data['makespan']} long, not {data['steps'] * data['alone']}"
     plot_timeline(timeline, ax, f"{data['steps']} steps of ZB-H2 interlock: {length}", highlight=middle)
+    [note] = (text for text in ax.texts if f"{data['microbatches']} microbatches" in text.get_text())
+    note.set_text(note.get_text().replace(str(data["microbatches"]), f"{data['steps']} x {each}"))
     return figure

@@ -16,7 +16,7 @@ CLOSE = 1e-9
 
 def mix_and_shares(answer: object, arrays: Array, heads: int, where: str) -> tuple[Array, Array]:
     """The two arrays that a student's attention gives; raises a Reply if they are not of the right shapes."""
-    given, (_, b, s, h) = called(answer, *arrays, heads, where=where), arrays.shape
+    given, (_, b, s, h) = called(answer, *arrays, heads, where=where, whole=("q", "k", "v")), arrays.shape
     if not isinstance(given, tuple | list) or len(given) != 2:
         gives = f"it gives back {_kind(given)}"
         raise keep_working(f"{where} {gives}. Which two arrays should come after return?")
@@ -44,13 +44,16 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def mixed_samples(answer: object, given: Sequence[Array], arrays: Array, heads: int) -> str:
-    """A sentence if a sample changes when the last one leaves its microbatch."""
-    last = arrays.shape[1] - 1
+    """A sentence if a sample has another one's shares, or other ones when the last leaves its microbatch."""
+    last, (_, right) = arrays.shape[1] - 1, answers.attention(*arrays, heads)
+    for i, own in enumerate(given[1]):
+        if others := [j for j, each in enumerate(right) if j != i and _same(own, each)]:
+            return f"sample {i} has the shares of sample {others[0]}. Into which place goes each?"
     try:
         fewer = mix_and_shares(answer, arrays[:, :last], heads, "with fewer samples")
     except Reply:
         return ""
-    if all(np.allclose(many[:last], few) for many, few in zip(given, fewer, strict=True)):
+    if np.allclose(given[1][:last], fewer[1]):
         return ""
     return f"sample 0 changed when sample {last} left its microbatch. Which axis did your softmax mix?"
 

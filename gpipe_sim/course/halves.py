@@ -14,16 +14,37 @@ STEPS = (([6, 5], 2, 5), ([7, 4, 6, 3], 3, 8), ([4, 8, 5], 4, 9))
 SUMMED = "Of what is it made, and over how many microbatches?"
 
 
-def what_is_wrong_with_halves(first: Callable, second: Callable) -> None:
+def what_is_wrong_with_halves(*halves: Callable) -> None:
     """Raise a reply to the first thing that is wrong on any step, or else to what is kept too long."""
     too_much: list[Reply] = []
     for widths, M, samples in STEPS:
         trial = Trial.of(widths, samples)
         where = f"layers of {widths}, {M} microbatches"
-        called(_step, first, second, trial, M, f"{where}:", too_much, copies=False, where=where)
+        called(_step, *halves, trial, M, f"{where}:", too_much, copies=False, where=where)
         trial.wrong_gradients(f"{where}:", SUMMED)
+        orders = (range(M), range(M)[::-1])
+        one, other = (
+            called(_added, *halves, Trial.of(widths, samples), each, where=where) for each in orders
+        )
+        if wrong := [key for key in one if not np.allclose(one[key], other[key])]:
+            says = "{}W{} adds one thing to dW if the first W come first, and another if they come last"
+            raise keep_working(f"{where}: {says.format(*wrong[0])}. Whose arrays does it take?")
     if too_much:
         raise too_much[0]
+
+
+def _added(first: Callable, second: Callable, trial: Trial, order: range) -> dict:
+    """All forwards, all I, and then the W in this order: what each adds to dW, by (stage, microbatch)."""
+    links, added = _forwards(trial, len(order)), {}
+    for m in range(len(order)):
+        for s in reversed(range(len(trial.stages))):
+            first(trial.stages[s], s, m, links)
+    for m in order:
+        for s, stage in enumerate(trial.stages):
+            before = np.array(stage["dW"])
+            second(stage, s, m, links)
+            added[s, m] = stage["dW"] - before
+    return added
 
 
 def _step(first: Callable, second: Callable, trial: Trial, M: int, where: str, too_much: list[Reply]) -> None:
@@ -38,7 +59,8 @@ def _step(first: Callable, second: Callable, trial: Trial, M: int, where: str, t
     for s, stage in enumerate(stages):
         arrays, weights = kept_arrays(stage), stage["W"]
         if not arrays:
-            raise keep_working(f"{where} after all its I stage {s} keeps no array. What does W read?")
+            keeps = f"after all its I stage {s} keeps no array, nor a list or dict of them"
+            raise keep_working(f"{where} {keeps}. What does W read?")
         if any(array.shape == weights.shape for array in arrays):
             keeps = f"{where} I keeps an array as large as W, {weights.shape}"
             raise keep_working(f"{keeps}. What has W left to do?")

@@ -44,7 +44,7 @@ LAST = GIVEN.devices - 1
 
 #: (devices, microbatches, F, I, W), where a span bubble is tried; ZB-H2's formula needs W <= F, M >= 2K-1.
 SETTINGS = (
-    (3, 7, 5, 6, 1),
+    (3, 7, 5, 7, 1),
     (4, 12, 20, 21, 1),
     (2, 5, 3, 3, 0),
     (6, 11, 4, 4, 4),
@@ -130,7 +130,7 @@ def putting_off(answer: Callable) -> Reply:
     """Check ``answer(delays, M)``: 1F1B's forwards and input gradients, W some microbatches late."""
     for delays, M in HIDDEN_DELAYS:
         wanted, where = answers.putting_off(delays, M), f"with delays {delays}, M = {M}"
-        rows = rows_from(answer, delays, M, wanted=wanted, where=where, tuples=True)
+        rows = rows_from(answer, delays, M, wanted=wanted, where=where, tuples=True, whole=("delays",))
         if rows != wanted:
             k = first_other(rows, wanted)
             reply = _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
@@ -224,7 +224,7 @@ def _wrong_row(cells: list[str]) -> None:
             if row.index(then) < row.index(first):
                 late = spelled(then)
                 said = f"{late} stands before {spelled(first)} on your row. What does {late} read?"
-                raise drawn(keep_working(said), rows, (LAST, row.index(then)))
+                raise drawn(keep_working(said), rows)
 
 
 def _who_waits(timeline: Timeline) -> tuple[str, Action | None]:

@@ -13,6 +13,7 @@ from gpipe_sim.course.reply import Reply, almost, correct, is_whole, keep_workin
 from gpipe_sim.course.rows import Rows, rows_from, spelled
 
 PERIOD = 6  #: slots from one microbatch to the next: F, I and W of two stages
+SHOWN = 8  #: microbatches of a V of four devices that a reply draws
 Slots = dict[tuple[int, str], int]  #: {(stage, kind): slot} of microbatch 0 on one device
 #: devices, pause: in the third two F and I of a device share a slot
 HIDDEN_STRANDS = ((4, 0), (5, 0), (3, 0), (3, 2), (1, 1), (8, 0), (7, 4), (10, 2))
@@ -39,17 +40,24 @@ def slots_by_hand(answer: object) -> Reply:
 @build("v_strand")
 def v_strand(answer: Callable) -> Reply:
     """Check ``answer(K, pause)``: of each device of a V the slots of microbatch 0, {(stage, kind): slot}."""
+    where = "with K = 4, and no pause given"
+    four: Any = result_of(answer, 4, where=where, plain=False)
+    _wrong_strand(four, 4, 0, f"{where}: ")
     for K, pause in HIDDEN_STRANDS:
         where = f"with K = {K}, pause = {pause}: "
         strand: Any = result_of(answer, K, pause, where=where.removesuffix(": "), plain=False)
         _wrong_strand(strand, K, pause, where)
     told = correct(f"every action in its slot, for {len(HIDDEN_STRANDS)} Vs of 1 to 10 devices")
-    return drawn_in_slots(told, strand, PERIOD)
+    return drawn(told, answers.stamped(four, SHOWN, PERIOD))
 
 
 def _wrong_strand(strand: object, K: int, pause: int, where: str) -> None:
     """Raise what is wrong with a student's strand: what it is, then F, then I, then W."""
-    if not isinstance(strand, list) or len(strand) != K or not all(isinstance(each, dict) for each in strand):
+    if (
+        not isinstance(strand, list | tuple)
+        or len(strand) != K
+        or not all(isinstance(each, dict) for each in strand)
+    ):
         raise keep_working(f"{where}it gives {strand!r}. What would a list with a dict for each device be?")
     wanted = answers.v_strand(K, pause)
     for k, (slots, right) in enumerate(zip(strand, wanted, strict=True)):
@@ -113,16 +121,19 @@ def _meets(other: tuple[int, str], at: int, key: tuple[int, str], slot: int) -> 
 @build("stamped")
 def stamped(answer: Callable) -> Reply:
     """Check ``answer(strand, M, period)``: a strand for each microbatch, ``period`` slots apart."""
-    strands = [(_a_strand(K, period), M, period) for K, M, period in HIDDEN_STAMPS]
-    for strand, M, period in [*strands, (answers.v_strand(3), 4, PERIOD)]:
+    made_up = [(_a_strand(K, period), M, period) for K, M, period in HIDDEN_STAMPS]
+    every = [(answers.v_strand(4), SHOWN, PERIOD), (answers.v_strand(3), 4, PERIOD), *made_up]
+    given = []
+    for n, (strand, M, period) in enumerate(every):
         wanted = answers.stamped(strand, M, period)
-        where = f"with a V of {len(strand)} devices, M = {M}, period {period}"
-        rows = rows_from(answer, strand, M, period, wanted=wanted, where=where, tuples=True)
+        which = "a made-up strand" if n > 1 else "the V"
+        where = f"with {which} of {len(strand)} devices, M = {M}, period {period}"
+        how: dict = {"tuples": True, "whole": ("strand",)}
+        given.append(rows_from(answer, strand, M, period, wanted=wanted, where=where, **how))
         for k, slots in enumerate(strand):
-            _wrong_order(rows, k, slots, period, where)
-    return drawn(
-        correct(f"every slot in its place, at {len(strands) + 1} sizes that are not on this page"), rows
-    )
+            _wrong_order(given[-1], k, slots, period, where)
+    told = correct(f"every slot in its place, at {len(every) - 1} sizes that are not on this page")
+    return drawn(told, given[0])
 
 
 def _a_strand(K: int, period: int) -> list[dict[tuple[int, str], int]]:

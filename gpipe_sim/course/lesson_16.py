@@ -126,7 +126,7 @@ MISTAKES = {
     (-2, -3, 0, 0): ("That leaves dropout out. What does it keep, and which array is another one behind it?"),
     (0, -5, 5, 0): "That is right for one head. How many tables of s x s does each sample have?",
     (0, 2, 0, 0): "That has 7as². Which table of s x s does no backward read: the scores, or the shares?",
-    (0, -2, 0, 0): "That has 3as². Softmax and the mix read two different tables. Which?",
+    (0, -2, 0, 0): "That has 3as². What does the backward of softmax read, and what that of the mix?",
     (0, -1, 0, 0): "That has 4as². There is dropout on the shares, too. What does it keep?",
     (-12, 0, 0, 0): "That has 12sh too few. How wide is the middle of the network, which two layers read?",
     (-8, 0, 0, 0): (
@@ -208,7 +208,7 @@ def to_recompute(answer: Callable | None) -> Reply:
     for parts, goal in HIDDEN_PARTS:
         named = {name: Part(name, frees, flops) for name, frees, flops in parts}
         where = f"to free {goal} of {listed(f'{name} ({frees} for {flops})' for name, frees, flops in parts)}"
-        got = called(answer, [tuple(part) for part in named.values()], goal, where=where)
+        got = called(answer, [tuple(part) for part in named.values()], goal, where=where, whole=("parts",))
         _what_is_not_cheapest(where, _chosen(where, got, named), list(named.values()), goal)
     return correct(f"enough bytes for the fewest FLOPs, in {len(HIDDEN_PARTS)} models that are not shown")
 
