@@ -65,6 +65,31 @@ def quickest(answer: Callable | None) -> Reply:
     return almost(f"{said} Did you compare it with its neighbours?") if nearly else keep_working(said)
 
 
+#: Devices, and how many updates each M needs until the network is good enough.
+HIDDEN_NEEDS: tuple[tuple[int, dict[int, int]], ...] = (
+    (4, {4: 200, 16: 60, 64: 31}),
+    (8, {2: 300, 8: 100, 32: 50}),
+    (16, {8: 90, 64: 24, 128: 17}),
+    (6, {32: 10, 4: 21}),
+    (1, {1: 50, 4: 13}),
+)
+
+
+@exercise("write a function soonest(needed, devices) and pass it in")
+def soonest(answer: Callable | None) -> Reply:
+    """Check ``answer(needed, devices)``: the M whose updates are done first, under GPipe."""
+    for devices, needed in HIDDEN_NEEDS:
+        where = f"for {_devices(devices)} and {needed}"
+        got = called(answer, needed, devices, where=where, whole=("needed",))
+        if not is_number(got) or got not in needed:
+            return keep_working(f"{where} you say {_shown(got)}. Which of these M is that?")
+        takes = {m: updates * simulate(GPipe(devices, m)).makespan for m, updates in needed.items()}
+        if takes[int(got)] > min(takes.values()):
+            said = f"{where} you say {_shown(got)}, whose {needed[int(got)]} updates take {takes[int(got)]}"
+            return keep_working(f"{said}. Another M needs {min(takes.values())}. How long is one update?")
+    return correct(f"no other M is there sooner, in {len(HIDDEN_NEEDS)} cases")
+
+
 def _too_long(batch: Batch, got: int) -> str:
     timeline = timed(batch, got)
     starting, waits = 3 * batch.startup * got, idle_time(timeline) // batch.devices

@@ -140,4 +140,37 @@ BATCHES = {
         ),
     ],
 }
-test_replies = each_reply(lesson_10, quickest=BATCHES)
+
+
+def there_first(needed, devices):
+    return min(needed, key=lambda m: needed[m] * (m + devices - 1))
+
+
+SOONEST = {
+    "correct": [
+        (there_first, "no other M is there sooner, in 5 cases"),
+        (lambda needed, devices: np.int64(there_first(needed, devices)), "no other M"),
+    ],
+    "almost": [
+        (lambda needed, K: (there_first(needed, K), needed.clear())[0], "needed is not what it was before"),
+    ],
+    "keep working": [
+        (
+            lambda needed, devices: min(needed, key=needed.get),
+            "you say 64, whose 31 updates take 6231. Another M needs 3420. How long is one update?",
+        ),
+        (lambda needed, devices: min(needed), "you say 4, whose 200 updates take 4200"),
+        (lambda needed, devices: min(needed, key=lambda m: needed[m] * m), "you say 4, whose 200"),
+        (
+            lambda needed, devices: there_first(needed, 4),
+            "and {8: 90, 64: 24, 128: 17} you say 8, whose",
+        ),
+        (lambda needed, K: min(needed, key=lambda m: needed[m] * (m + K)), "for 1 device and {1: 50, 4: 13}"),
+        (
+            lambda needed, devices: needed[there_first(needed, devices)],
+            "you say 60. Which of these M is that?",
+        ),
+        (lambda needed, devices: [4], "Which of these M is that?"),
+    ],
+}
+test_replies = each_reply(lesson_10, quickest=BATCHES, soonest=SOONEST)
