@@ -11,7 +11,7 @@ from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed
 
 Array = np.ndarray
 
-
+ARGUMENTS = ("x", "A_own", "B_own")
 GRADIENTS = ("the part of dx", "dA_own", "dB_own")
 
 
@@ -50,14 +50,14 @@ def network(cut_matrices: Callable, partial_output: Callable) -> Reply:
     """Check ``cut_matrices(A, B, t)`` and ``partial_output(x, A_own, B_own)``: columns, then rows."""
     for size in HIDDEN:
         x, A, B, _ = size.arrays()
-        parts = called(cut_matrices, A, B, size.devices, where=f"cut_matrices, {size},")
+        parts = called(cut_matrices, A, B, size.devices, where=f"cut_matrices, {size},", whole=("A", "B"))
         if not isinstance(parts, list | tuple):
             gives = f"cut_matrices gives {_kind(parts)}. It should be a list of a pair for each device"
             return keep_working(f"{size}, {gives}. Which pairs?")
         if wrong := what_is_no_cut(parts, A, B, size):
             return keep_working(f"{size}, {wrong}")
         for device, own in enumerate(parts):
-            got = called(partial_output, x, *own, where=f"partial_output, {size},")
+            got = called(partial_output, x, *own, where=f"partial_output, {size},", whole=ARGUMENTS)
             if wrong := wrong_partial(got, size, x, *own):
                 return keep_working(f"{size}, device {device} {wrong}")
     return correct(
@@ -141,7 +141,7 @@ def partial_gradients(answer: Callable | None) -> Reply:
     for size in HIDDEN:
         x, A, B, dy = size.arrays()
         for own in zip(np.split(A, size.devices, axis=1), np.split(B, size.devices), strict=True):
-            got = called(answer, x, *own, dy, where=f"{size},")
+            got = called(answer, x, *own, dy, where=f"{size},", whole=(*ARGUMENTS, "dy"))
             _wrong_gradient(_three(got, [x, *own], size), x, *own, dy, size)
     return correct("the parts of dx add up to the whole one, and nobody else needs your dA and dB")
 

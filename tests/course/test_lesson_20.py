@@ -189,7 +189,7 @@ def recorded_speedup(name):
 PREDICTIONS = [
     (natural("20", "How many work at once"), 1, 0),  # in one process, which the lesson counts
     (natural("20", "ZB-H1, simulated and measured"), round(median(took(recorded_run("zbh1"), 0, "I"))), 0),
-    (natural("20", "GPipe with 16 microbatches"), round(recorded_run("gpipe16").makespan), 0.02),
+    (natural("20", "GPipe with 16 microbatches"), "shorter", 0),
     (natural("20", "The narrow model on one process and on two"), round(recorded_speedup("narrow"), 2), 0.25),
     (
         natural("20", "The wide model, and where the time of both goes"),
@@ -197,7 +197,7 @@ PREDICTIONS = [
         0.15,
     ),
     (natural("20", "Message for message"), "true", 0),
-    (natural("20", "One number, and 65,536"), "false", 0),
+    (natural("20", "128 numbers, and 65,536"), 3.9, 0.5),
 ]
 
 
@@ -212,10 +212,22 @@ def test_the_wrong_guesses_follow_from_a_thought():
     assert len(crossing) == 48
     sleep = gp.Costs(20, 20, 20)
     assert gp.simulate(gp.GPipe(4, 16), sleep).makespan == 1140
-    assert 2 * gp.simulate(gp.GPipe(4, 8), sleep).makespan == 1320
-    assert round(2 * recorded_run().makespan) == 1365
+    clock = recorded_run("gpipe16").makespan
+    assert 0.98 * clock < step(recorded_run(), 16) < 0.99 * clock
+    assert step(recorded_run(), 16) < 1140 * recorded_run().makespan / 660 < clock
     assert round(2 * 8 / (2 + 8 - 1), 2) == 1.78
     assert round(recorded_speedup("narrow"), 2) == 0.85
+
+
+def test_what_a_message_of_512_times_the_size_takes():
+    """Median waits, taken here from the rows: 128 numbers and 65,536, between processes that compute."""
+    assert 512 // 8 * 1024 == 512 * (64 // 8 * 16) == 65_536
+    small, large = (gp.fit_costs(recorded_run(name)).comm for name in ("narrow", "wide"))
+    assert round(small, 2) == 0.09 and round(large / small, 1) == 3.9
+    narrow = gp.fit_costs(recorded_run("narrow"))
+    assert (
+        round(narrow.forward[0], 2) == 0.13 and round(narrow.input_grad[0] + narrow.weight_grad[0], 2) == 0.23
+    )
 
 
 #: what is no time, for each of the three checks, and times that are no check's
@@ -253,9 +265,9 @@ TIMES = {
             "at 12 stages of 5 timelines, with slow actions among them. How many",
         ),
         (lambda t, s: mean(sorted(took(t, s))[2:-2]), ""),
-        (lambda t, s: mean(time for time in took(t, s) if time < 3 * min(took(t, s))), ""),
+        (lambda t, s: mean(time for time in took(t, s) if 1 < time < 3 * median(took(t, s))), ""),
         (lambda t, s: np.quantile(took(t, s), 0.5), ""),
-        (lambda t, s: min(took(t, s)), ""),
+        (lambda t, s: min(time for time in took(t, s) if time > 1), ""),
     ],
     "wrong": [
         lambda t, s: took(t, s)[-1],
@@ -278,13 +290,14 @@ TIMES = {
         ),
         (lambda t, s: mean(took(t, s)), "9.81 the longest but one. Should one slow action move your answer?"),
         (lambda t, s: median(took(t)), "Are all of these forwards of stage 1?"),
+        (lambda t, s: min(took(t, s)), "the shortest but one. Is the shortest what a forward takes?"),
     ],
     "keep working": [
         *NO_TIMES,
         (lambda t, s: max(took(t, s)), "Is the longest what a forward takes?"),
         (lambda t, s: gp.fit_costs(t).forward[s], "it uses fit_costs. How do you do it without?"),
         (lambda t, s: median(of_device(t, s)), "stage 1 of Interleaved1F1B"),
-        (lambda t, s: min(of_device(t, s)), "stage 3 of Interleaved1F1B"),
+        (lambda t, s: min(ms for ms in of_device(t, s) if ms > 1), "stage 3 of Interleaved1F1B"),
         (lambda t, s: took(t, s)[0], "That is the first of them. Is it like the others?"),
         (lambda t, s: sum(took(t, s)), "That is the sum of them. How long is one?"),
         (lambda t, s: mean(took(t)), "Are all of these forwards of stage 1?"),

@@ -68,13 +68,14 @@ def test_each_wrong_guess_is_told_what_it_is():
     assert_each_is_told(natural("B", "How much more it sends"), times)
     assert_each_is_told(natural("B", "How many sums, and how large"), 2)
     assert_each_is_told(natural("B", "Scattered columns"), "true")
-    assert_each_is_told(natural("B", "On twice as many devices"), "false")
+    assert_each_is_told(natural("B", "A wider model"), "false")
+    assert_each_is_told(natural("B", "Eight in one node, and in eight"), 4.7, within=0.05)
 
 
 def test_what_the_wrong_guesses_are():
     """In units of what a stage sends: bsh there and bsh back. An all-reduce is 2(t-1)/t of half of that."""
     one = 2 * 7 / 8 / 2
-    known = [4 * one, 12 * 4 * one, 96 * one, 96 * 2 * one, 96 * 4 / 2, 96 * 4 * 2 / 2, 96 * 4 * one * 2]
+    known = [4 * one, 12 * 4 * one, 96 * one, 96, 96 * 2 * one, 96 * 4 / 2, 96 * 4 * 2 / 2, 96 * 4 * one * 2]
     assert list(natural("B", "How much more it sends")) == known
 
 
@@ -86,6 +87,17 @@ def test_the_picture_is_told_in_its_own_numbers():
         until = found[where][-1][-1]
         assert f"{waits:.1f} of {until:.1f} ms" in text
         assert f"{8 * (until - waits) / until:.1f} times" in times and times in text
+
+
+def test_what_eight_nodes_and_a_wider_model_do():
+    """By hand: 8bsh(t-1)/t numbers of 2 bytes for a block, and 72sh² + 12s²h FLOPs over eight devices."""
+
+    def times(h, speed, s=2048, t=8):
+        return (72 * s * h**2 + 12 * s**2 * h) / (t * 140e12), 2 * 8 * s * h * (t - 1) / t / speed
+
+    (works, near), (_, far), (more, later) = times(12_288, 300e9), times(12_288, 25e9), times(24_576, 300e9)
+    assert [round(8 * works / (works + waits), 1) for waits in (near, far)] == [7.6, 4.7]
+    assert round(8 * works / (8 * works / 7.6 * 12), 1) == 0.6 and later / more < near / works
 
 
 def test_a_block_computes_what_the_lesson_says():
@@ -149,9 +161,28 @@ NETWORKS = {
         ((cut, lambda x, A, B: B @ np.maximum(x @ A, 0)), "ValueError"),
     ],
 }
+
+
+def spoils(which, of):
+    """Right, but one of its arguments is 0 afterwards."""
+
+    def answer(*arguments):
+        made = of(*arguments)
+        arguments[which][:] = 0
+        return made
+
+    return answer
+
+
+AS_BEFORE = "is not what it was before. Who else may need it?"
+NETWORKS["almost"] = [
+    *(((cut, spoils(i, alone)), f"{name} {AS_BEFORE}") for i, name in enumerate(("x", "A_own", "B_own"))),
+    ((spoils(1, lambda A, B, t: cut(A.copy(), B.copy(), t)), alone), f"B {AS_BEFORE}"),
+]
 GRADIENTS = {
     "correct": [(right, "nobody else needs your dA and dB")],
     "almost": [
+        (spoils(3, right), f"dy {AS_BEFORE}"),
         (other(lambda x, A, B, dy, is_: {"dx": dy @ B.T @ A.T}), "Where ReLU gave 0"),
         (other(lambda x, A, B, dy, is_: {"dx": is_["dx"] / 4}), "Is dx the sum of the parts, or their mean?"),
         (other(lambda x, A, B, dy, is_: {"dx": is_["dx"] + dy}), "the part of dx is not what your own"),
