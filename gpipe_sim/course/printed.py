@@ -37,4 +37,4 @@ class Printed:
 
 def unbroken(text: str) -> str:
     """Lines as HTML that stay whole."""
-    return f"<pre {ROWS}><code>{escape(text)}</code></pre>"
+    return f"<pre {ROWS}><code {ROWS}>{escape(text)}</code></pre>"

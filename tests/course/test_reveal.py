@@ -153,7 +153,7 @@ def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it()
     folded = re.fullmatch(rf"{opened}(.*?)</summary>(.*)</details>", shown._repr_html_())
     assert folded[1] == "What happened"
     assert folded[2].startswith("<p>It is <b>33 units</b>.</p><img alt=")
-    assert folded[2].endswith(f"<pre {ROWS}><code>a &lt; b</code></pre>")
+    assert folded[2].endswith(f"<pre {ROWS}><code {ROWS}>a &lt; b</code></pre>")
     assert "33" not in repr(shown)
 
 
@@ -168,7 +168,7 @@ def test_after_the_guess_everything_is_in_view():
     assert "<details" not in shown
     assert shown == (
         "<p><b>not what happened</b>: you said 24 units; it is 33 units. That is without any waiting.</p>"
-        f"<p>It is <b>33 units</b>.</p><pre {ROWS}><code>a table</code></pre>"
+        f"<p>It is <b>33 units</b>.</p><pre {ROWS}><code {ROWS}>a table</code></pre>"
     )
 
 
