@@ -296,7 +296,11 @@ CHOICES = {
     ],
 }
 BOUNDS = {
-    "correct": [(answers.bound, "in 9 jobs"), (lambda job: np.float64(least(job)), ""), (lambda job: np.array(least(job)), "")],
+    "correct": [
+        (answers.bound, "in 9 jobs"),
+        (lambda job: np.float64(least(job)), ""),
+        (lambda job: np.array(least(job)), ""),
+    ],
     "almost": [(lambda job, h=habit: least(job, **h), question) for question, habit in OVERLOOKED.items()],
     "keep working": [
         (changed(answers.bound, ("min(times)", "max(times)")), "and of which is that the least?"),
