@@ -211,15 +211,16 @@ def _decoded(value: float, n: int) -> list[int] | None:
 def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
     whole = sum(vectors)
     for k, each in enumerate(got):
-        wrong = np.flatnonzero(abs(each - whole) > 1e-9)
+        off = abs(each - whole)
+        wrong = np.flatnonzero(off > 1e-9)
         if len(wrong):
             at = int(wrong[0])
             others = np.flatnonzero(abs(whole - each[at]) < 1e-9)
             if len(others):
                 says = f"number {at} of device {k} is what number {int(others[0])} should be"
                 return f"{says}. Where do the pieces of a vector belong?"
-            if abs(each[at] - whole[at]) < 1e-5:
-                return f"number {at} of device {k} is off by {abs(each[at] - whole[at]):.0e}. Who drops digits?"
+            if off[at] < 1e-5:
+                return f"number {at} of device {k} is off by {off[at]:.0e}. Which line drops digits?"
             says = f"number {at} of device {k} sums what stood at different places"
             return f"{says}. To which of its own pieces does a device add the one that arrives?"
     return ""

@@ -410,7 +410,7 @@ RINGS = {
         (received_in_vain, "number 0 of devices 0 to 3 grows by 0, 0, 0, 0. Which line uses it?"),
         (half_in_vain, "grows by 3, 3, 3, 3. Through how many links should each sum come?"),
         (one_device_differs, "Through how many links should each sum come?"),
-        (in_half_the_digits, "Who drops digits?"),
+        (in_half_the_digits, "Which line drops digits?"),
         (then(iter), "it gives a list_iterator. What is a list with a vector of each"),
         (rotated, "is what number 9 should be. Where do the pieces"),
     ],
