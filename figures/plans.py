@@ -26,8 +26,8 @@ ELSEWHERE = {
     ("ZB-H1", 4): (-8, -1, "right"),
     ("Interleaved 1F1B", 2): (-8, -7, "right"),
     ("ZB-H1", 2): (-6, -14, "right"),
-    ("ZB-V", 2): (4, -12, "left"),
-    ("Interleaved 1F1B", 1): (4, -13, "left"),
+    ("ZB-V", 2): (4, -11, "left"),
+    ("Interleaved 1F1B", 1): (-9, -9, "right"),
 }  #: where it would be in the way of another
 MARKS = {False: "o", True: "^"}  #: without recompute, and with it
 

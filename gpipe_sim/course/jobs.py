@@ -1,6 +1,7 @@
 """The small jobs of lesson 18: their plans, by simulation, and what one may count by mistake."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpipe_sim.core.bubbles import peak_in_flight
@@ -10,7 +11,8 @@ from gpipe_sim.families import OneFOneB
 from gpipe_sim.planning.cluster import divisors
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True)
+class Job:
     """What is given. Of one sample a layer's forward takes 1, and its backward 2."""
 
     devices: int

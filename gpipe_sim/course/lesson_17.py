@@ -23,7 +23,6 @@ from gpipe_sim.replicas.replicate import shares as best_shares
 #: Devices, and numbers in the vector of each: pieces that are equal, that are not, and some that are empty.
 HIDDEN_RINGS = ((4, 12), (2, 5), (3, 10), (6, 25), (5, 3), (1, 4))
 TAG = 8.0  #: to its power k is what device k has, in a run that tells who has been added, and how often
-_BOTH = "What does a further copy cost on these links: two rounds of how long? And what does it save?"
 #: Samples, and the speed of each device: alike, one that is fast, one too slow for any, fractions, one alone.
 HIDDEN_SPEEDS = (
     (10, (1, 1, 1, 1)),
@@ -38,10 +37,14 @@ HIDDEN_SPEEDS = (
 
 
 class CountedLinks(Links):
-    """The links of lesson 02, which note how many bytes each device sends."""
+    """The links of lesson 02, which note how many bytes each device sends.
 
-    def __init__(self):
+    They may add something to each number that they carry, which shows who uses it.
+    """
+
+    def __init__(self, adding: float = 0):
         super().__init__()
+        self.adding = adding
         self.sent: dict[object, list[int]] = {}  # by device: the bytes of each of its messages
         self.pieces: dict[object, list[np.ndarray]] = {}
         self.overwritten: list[int] = []  # whose vectors are not what they were
@@ -60,7 +63,7 @@ class CountedLinks(Links):
         if name not in self.arrays and isinstance(name, int):
             asks = "In a round, who must have sent before anybody receives?"
             raise keep_working(f"device {name} has sent nothing yet when its piece is received. {asks}")
-        return super().receive(name)
+        return super().receive(name) + self.adding
 
     def of(self, device: int) -> int:
         """The bytes that a device has sent."""
@@ -74,14 +77,16 @@ def ring_sum(answer: Callable) -> Reply:
     for n, length in HIDDEN_RINGS:
         where = f"with {n} devices and vectors of {length} numbers" if n > 1 else "with a single device"
         tagged = [np.full(length, TAG**k) for k in range(n)]
-        got, links = _run(answer, tagged, where)
-        if question := _wrong_counts(got, links, n):
+        got, tagged_links = _run(answer, tagged, where)
+        if question := _wrong_counts(got, tagged_links, n):
             return keep_working(f"{where}, {question}")
         vectors = list(np.random.default_rng(n).normal(size=(n, length)))
         got, links = _run(answer, vectors, where)
         if question := _wrong_places(got, vectors):
             return keep_working(f"{where}, {question}")
         _wrong_bytes(where, links, n, length)
+        if question := _short_piece(tagged_links, n, 2 * (n - 1)) or _unused(answer, tagged, where):
+            return keep_working(f"{where} the sums are right. But {question}")
         unequal = unequal or _unequal(got, where)
         if links.overwritten and not unequal:
             changed = f"{where} the sums are right, but vectors[{links.overwritten[0]}] is not what it was"
@@ -93,10 +98,12 @@ def ring_sum(answer: Callable) -> Reply:
     )
 
 
-def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> tuple[list, CountedLinks]:
+def _run(
+    answer: Callable, vectors: list[np.ndarray], where: str, adding: float = 0
+) -> tuple[list, CountedLinks]:
     """What each device has at the end, as vectors, and the links; or raise what is wrong with its form."""
-    links, own = CountedLinks(), [vector.copy() for vector in vectors]
-    got = result_of(answer, own, links, where=where, copies=False)
+    links, own = CountedLinks(adding), [vector.copy() for vector in vectors]
+    got = result_of(answer, own, links, where=where, copies=False, plain=False)
     links.overwritten = [k for k, vector in enumerate(vectors) if not np.array_equal(own[k], vector)]
     n, length = len(vectors), len(vectors[0])
     if isinstance(got, np.ndarray) and got.shape == (n, length):
@@ -131,7 +138,7 @@ def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
     if links.sent and silent not in links.sent:
         return f"device {silent} sends nothing. Who comes after it in the ring?"
     rounds = len(links.sent.get(0, []))
-    if rounds >= n - 1 and (question := _short_piece(links, n)):
+    if rounds >= n - 1 and (question := _short_piece(links, n, n - 1)):
         return question
     for k, each in enumerate(got):
         for at, value in enumerate(each.tolist()):
@@ -144,16 +151,30 @@ def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
     return ""
 
 
-def _short_piece(links: CountedLinks, n: int) -> str:
+def _short_piece(links: CountedLinks, n: int, rounds: int) -> str:
     """A question about the first piece sent on that holds fewer devices than there have been rounds."""
-    for turn in range(1, n):
+    for turn in range(rounds):
         for k in range(n):
-            piece = [*links.pieces.get(k, []), *[np.empty(0)] * n][turn - 1]
-            counts = _decoded(float(piece[0]), n) if piece.size else None
-            if counts and max(counts) == 1 and sum(counts) < turn:
+            piece = [*links.pieces.get(k, []), *[np.empty(0)] * 2 * n][turn]
+            counts = (_decoded(float(piece.flat[0]), n) or [0]) if piece.size else [1] * n
+            if max(counts) <= 1 and sum(counts) < min(turn + 1, n):
                 there = listed(device for device, count in enumerate(counts) if count)
-                says = f"in round {turn} device {k} sends a piece that holds only what device {there} had"
-                return f"{says}. Which piece has it just added to?"
+                had = f"only what device {there} had" if there else "no device's numbers"
+                says = f"in round {turn + 1} device {k} sends a piece that holds {had}"
+                return f"{says}. Which piece has it just {'added to' if turn < n else 'got'}?"
+    return ""
+
+
+def _unused(answer: Callable, vectors: list[np.ndarray], where: str) -> str:
+    """A question if not all sums have come through links, each through one more than the one before."""
+    n, total = len(vectors), sum(vectors)
+    got, _ = _run(answer, vectors, where, adding=1)
+    for at in range(len(total)):
+        grew = [float(each[at] - total[at]) for each in got]
+        if sorted(grew) != [*range(n - 1, 2 * n - 1)]:
+            says = f"with links that add 1 to each number they carry, number {at} of devices 0 to {n - 1}"
+            asks = "Through how many links should each sum come?" if any(grew) else "Which line uses it?"
+            return f"{says} grows by {listed(written(each) for each in grew)}. {asks}"
     return ""
 
 
@@ -190,13 +211,16 @@ def _decoded(value: float, n: int) -> list[int] | None:
 def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
     whole = sum(vectors)
     for k, each in enumerate(got):
-        wrong = np.flatnonzero(abs(each - whole) > 1e-9)
+        off = abs(each - whole)
+        wrong = np.flatnonzero(off > 1e-9)
         if len(wrong):
             at = int(wrong[0])
             others = np.flatnonzero(abs(whole - each[at]) < 1e-9)
             if len(others):
                 says = f"number {at} of device {k} is what number {int(others[0])} should be"
                 return f"{says}. Where do the pieces of a vector belong?"
+            if off[at] < 1e-5:
+                return f"number {at} of device {k} is off by {off[at]:.0e}. Which line drops digits?"
             says = f"number {at} of device {k} sums what stood at different places"
             return f"{says}. To which of its own pieces does a device add the one that arrives?"
     return ""
@@ -240,7 +264,7 @@ def shares(answer: Callable | None) -> Reply:
     """Check ``answer(samples, speeds)``: each device's samples, so that the last is done soonest."""
     for samples, speeds in HIDDEN_SPEEDS:
         where = f"for {samples} samples and speeds {listed(speeds)}"
-        got = result_of(answer, samples, list(speeds), where=where)
+        got = result_of(answer, samples, list(speeds), where=where, whole=("", "speeds"))
         if not isinstance(got, list | tuple | np.ndarray) or len(got) != len(speeds):
             return keep_working(
                 f"{where} it gives {got!r}. How many samples does each device get, as a list?"

@@ -1,7 +1,9 @@
 """Lesson 18: plan a real model, end to end."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf, isclose, isfinite
+
+import numpy as np
 
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
@@ -25,8 +27,7 @@ from gpipe_sim.course.reply import (
 )
 
 NOTHING = "you give nothing back. What should come after return?"
-_ROOM = "How many microbatches does its first device hold, of how many layers, if K = 4? Does that fit 20 kB?"
-
+A_LIST = "Later cells ask for its first plan, and again. How do you make a list of it?"
 
 #: 1 and 7 devices, layers and shares that do not divide, no room, no latency, large start-ups.
 HIDDEN_JOBS = (
@@ -47,7 +48,7 @@ def plans_that_fit(answer: Callable) -> Reply:
     """Check ``answer(job)``: (time, bytes, K, R, M) of every 1F1B that fits, fastest first."""
     given = []
     for job in HIDDEN_JOBS:
-        given.append(_plans(called(answer, job, where=_where(job)), _where(job)))
+        given.append(_plans(called(answer, job, where=_where(job), plain=False), _where(job)))
     every = list(zip(HIDDEN_JOBS, given, strict=True))
     for ask in (_sizes, _times, _bytes, _fits, _order):
         for job, plans in every:
@@ -67,6 +68,8 @@ def _plans(got: object, where: str) -> Given:
     """The plans that a student's function gives; raises a Reply to anything else."""
     if got is None:
         raise keep_working(f"{where} {NOTHING}")
+    if isinstance(got, Iterator | set):
+        raise keep_working(f"{where} you give a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list | tuple):
         raise keep_working(f"{where} you give {got!r}; it should be a list of plans")
     for plan in got:
@@ -156,6 +159,7 @@ def bound(answer: Callable) -> Reply:
     given = []
     for job in HIDDEN_JOBS:
         got = called(answer, job, where=_where(job))
+        got = got.item() if isinstance(got, np.ndarray) and got.size == 1 else got
         if not is_number(got) or not isfinite(got):
             return keep_working(f"{_where(job)} you say {got!r}. How long does no plan take less than?")
         given.append(float(got))
@@ -201,7 +205,7 @@ def unbeaten(answer: Callable | None) -> Reply:
     given = []
     for plans in HIDDEN_PLANS:
         where = f"for {list(plans)}"
-        given.append(_out_of(plans, called(answer, list(plans), where=where), where))
+        given.append(_out_of(plans, called(answer, list(plans), where=where, whole=("plans",)), where))
     for plans, got in zip(HIDDEN_PLANS, given, strict=True):
         _what_is_beaten(plans, got)
     return correct(f"in {len(HIDDEN_PLANS)} lists, all that no other plan beats, and none that one does")

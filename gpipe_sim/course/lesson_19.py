@@ -1,6 +1,6 @@
 """Lesson 19: without a flush."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import ceil
 
@@ -24,7 +24,7 @@ from gpipe_sim.course.reply import (
     listed,
     shown,
 )
-from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, rows_of, spelled
+from gpipe_sim.course.rows import A_LIST, Step, first_other, in_a_row, rows_from, rows_of, spelled
 from gpipe_sim.families import OneFOneB, PipeDream
 from gpipe_sim.families.derived import repeat, with_updates
 from gpipe_sim.streams.staleness import staleness
@@ -50,8 +50,15 @@ def _trained_by(answer: Callable, trial: Trial) -> Trained:
     where, stages = str(trial), trial.stages()
     with np.errstate(all="ignore"):
         got = result_of(
-            answer, stages, trial.batches(), list(trial.delays), trial.rate, where=where, copies=False
+            answer,
+            *(stages, trial.batches(), list(trial.delays), trial.rate),
+            where=where,
+            copies=False,
+            plain=False,
+            whole=("", "batches", "delays"),
         )
+    if isinstance(got, Iterator):
+        raise keep_working(f"{where} you give a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_number, got)):
         asks = "Where do you keep the loss of each mini-batch?"
         raise keep_working(f"{where} you return {shown(got)}; it should be a list of losses. {asks}")
@@ -105,7 +112,9 @@ def stream(stream_rows: Callable, versions_seen: Callable) -> Reply:
         if rows != wanted:
             k = first_other(rows, wanted)
             reply = _what_is_wrong_with_row(rows[k], wanted[k], k, f"{where}, device {k}")
-            return drawn(reply, rows, (k, first_other(rows[k], wanted[k])), SEEN_COST)
+            n = first_other(rows[k], wanted[k])
+            due = spelled(wanted[k][n]) if wanted[k][n][1] == "U" else ""
+            return drawn(reply, rows, (k, n), SEEN_COST, due)
     shown_rows = answers.stream_rows(*HIDDEN_STREAMS[1])
     if versions_seen is None:
         reply = almost(f"the rows are right at {len(HIDDEN_STREAMS)} sizes. Now write versions_seen")
@@ -148,7 +157,7 @@ def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
     given = []
     for row in _hidden_rows():
         where = f"for the row {in_a_row(row, most=14)}"
-        got = result_of(versions_seen, row, where=where)
+        got = result_of(versions_seen, row, where=where, whole=("row",))
         if not isinstance(got, dict):
             asks = "Which dict says the version for each microbatch?"
             raise keep_working(f"{where} you return {shown(got)}. {asks}")

@@ -143,6 +143,12 @@ MISTAKES: dict[str, tuple[Swap, ...]] = {
     "dW and db hold the gradients of all mini-batches so far. Who sets them back?": (
         ('stage["dW"] = stage["db"] = 0', "pass"),
     ),
+    "db holds the gradients of all mini-batches so far. Who sets it back?": (
+        ('stage["dW"] = stage["db"] = 0', 'stage["dW"] = 0'),
+    ),
+    "dW holds the gradients of all mini-batches so far. Who sets it back?": (
+        ('stage["dW"] = stage["db"] = 0', 'stage["db"] = 0'),
+    ),
     "No weight ever changes. Do dW and db of these stages hold anything after the step?": (
         (MOVES, "append((W, b))"),
     ),

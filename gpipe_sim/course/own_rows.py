@@ -37,10 +37,13 @@ class Drawn(Reply):
         return super()._repr_html_() + self.picture._repr_html_()
 
 
-def drawn(reply: Reply, rows: Order, at: At | None = None, cost: Mapping[str, Real] = COST) -> Reply:
+def drawn(
+    reply: Reply, rows: Order, at: At | None = None, cost: Mapping[str, Real] = COST, due: str = ""
+) -> Reply:
     """The reply, with a chart of these rows, which need not be legal.
 
-    If they go wrong ``at`` an action, that is framed, and nothing is shown that begins later. Without it, or
+    If they go wrong ``at`` an action, that is framed, with the one that is ``due`` there if it is known to
+    the reply, and nothing is shown that begins later. Without it, or
     if no device comes so far, the actions that devices are stuck at are framed and hollow, if there are any.
     Rows that are too long to look at, and labels that are too large for a chart, get no picture.
     """
@@ -54,7 +57,7 @@ def drawn(reply: Reply, rows: Order, at: At | None = None, cost: Mapping[str, Re
         done = [[span for span in row if span is wrong or span.start < wrong.start] for row in done]
     found = Drawn(reply.verdict, reply.text)
     timeline = _timeline(done)
-    found.picture = _framed(timeline, here, here & stuck) if here else draw(timeline, titles=[TITLE])
+    found.picture = _framed(timeline, here, here & stuck, due) if here else draw(timeline, titles=[TITLE])
     return found
 
 
@@ -94,11 +97,12 @@ def _timeline(done: list[list[Span]]) -> Timeline:
     return Timeline(schedule, starts, ends)
 
 
-def _framed(timeline: Timeline, here: set[At], hollow: set[At]) -> Svg:
+def _framed(timeline: Timeline, here: set[At], hollow: set[At], due: str = "") -> Svg:
     """The timeline, with a frame around what goes wrong; what is hollow did not run."""
     every, first = list(boxes(timeline)), timeline.schedule.program.rows.tolist()
     wrong, empty = ([every[first[k] + place] for k, place in sorted(places)] for places in (here, hollow))
     says = f"{'stuck at' if hollow else 'here:'} {' and '.join(str(box.span.action) for box in wrong)}"
+    says += f", and {due} is due" * bool(due)
     devices, until = timeline.schedule.devices, timeline.makespan
     at = Place(above(TITLE, ""), unit_for([timeline], False), row_height(devices), LEFT)
     marks: list[Mark] = [

@@ -6,7 +6,7 @@ boxes stand: what shows of the lane is waiting.
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import chain, count, takewhile
+from itertools import chain, count, pairwise, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -128,7 +128,17 @@ def long_waits(timeline: Timeline, rows: Rows) -> Iterator[Label]:
                 done = "done, " if row and place == len(row) else ""
                 sums = any(device in each.devices and each.end > start for each in collectives_of(timeline))
                 words = "computes nothing" if sums and done else f"{done}waits {number(long)}"
-                yield Label(float(start + end) / 2, rows.y(device, 0.5), words, float(long), rows.height)
+                left, right = _widest(start, end, timeline, device)
+                yield Label((left + right) / 2, rows.y(device, 0.5), words, right - left, rows.height)
+
+
+def _widest(start: Real, end: Real, timeline: Timeline, device: int) -> tuple[float, float]:
+    """The widest part of a wait on a lane that no line from strip to strip of a collective crosses."""
+    joins = (
+        each.start for each in collectives_of(timeline) if min(each.devices) < device <= max(each.devices)
+    )
+    edges = [float(start), *sorted({float(at) for at in joins if start < at < end}), float(end)]
+    return max(pairwise(edges), key=lambda part: part[1] - part[0])
 
 
 def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:

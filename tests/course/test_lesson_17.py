@@ -79,6 +79,46 @@ def one_device_differs(vectors, links):
     return found
 
 
+def sends_nothing_of_worth(vectors, links):
+    """As many bytes as in a ring go around, all of them 0."""
+    sham = changed(answers.ring_sum, ("links.send(k, held", "links.send(k, 0 * held"))
+    sham(vectors, links)
+    return [sum(vectors) for _ in vectors]
+
+
+def its_own_pieces_only(vectors, links):
+    """Each round sends a piece as it was at first."""
+    changed(answers.ring_sum, ("held[k][i] = ", "unused = "))(vectors, links)
+    return [np.sum(vectors, axis=0) for _ in vectors]
+
+
+def received_in_vain(vectors, links):
+    """A ring goes around, and then everybody adds up what it should not see."""
+    answers.ring_sum(vectors, links)
+    return [sum(vectors) for _ in vectors]
+
+
+def half_in_vain(vectors, links):
+    """What arrives in the second half is thrown away: all have what its owner has."""
+    n = len(vectors)
+    own = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * (n - 1)):
+        for k in range(n):
+            i = (k - turn) % n
+            links.send(k, own[k][i] if turn < n - 1 else own[(i - 1) % n][i])
+        for k in range(n):
+            arrived, i = links.receive((k - 1) % n), (k - 1 - turn) % n
+            if turn < n - 1:
+                own[k][i] = own[k][i] + arrived
+    full = np.concatenate([own[(i - 1) % n][i] for i in range(n)])
+    return [full for _ in vectors]
+
+
+def in_half_the_digits(vectors, links):
+    found = answers.ring_sum(vectors, links)
+    return [each.astype(np.float32).astype(float) for each in found]
+
+
 def begins_again(vectors, links):
     """The second half begins with each device's own piece, not with the one that it has just added to."""
     n = len(vectors)
@@ -209,6 +249,11 @@ def to_the_one_that_is_free(samples, speeds):
     return counts
 
 
+def sorting(samples, speeds):
+    speeds.sort()
+    return one_by_one(samples, speeds)
+
+
 def at_least_one(samples, speeds):
     counts = one_by_one(max(samples - len(speeds), 0), speeds)
     return [count + 1 for count in counts]
@@ -235,9 +280,9 @@ def test_each_natural_wrong_guess_is_told_its_own_sentence():
     assert_each_is_told(natural("17", "Four sums, one step"), 39)
     assert_each_is_told(natural("17", "Five ways, with sums"), "16 x 1")
     assert_each_is_told(natural("17", "Five ways, on better links"), "all equal")
-    assert {*natural("17", "Five ways, with sums"), "16 x 1"} == {
-        *natural("17", "Five ways, on better links")
-    }
+    options = {"all equal", *(f"{K} x {16 // K}" for K in SIZES)}
+    assert {*natural("17", "Five ways, with sums"), "16 x 1"} == options
+    assert {*natural("17", "Five ways, on better links"), "all equal"} == options
     assert_each_is_told(natural("17", "Eight times the batch"), 1)
     assert_each_is_told(natural("17", "ZeRO in bytes"), "true")
     assert_each_is_told(natural("17", "Who should be neighbours"), "replicas")
@@ -360,6 +405,13 @@ RINGS = {
         ),
         (begins_again, "After round 3, who has the whole sum"),
         (a_line, "device 3 sends nothing. Who comes after it in the ring?"),
+        (sends_nothing_of_worth, "in round 1 device 0 sends a piece that holds no device's numbers."),
+        (its_own_pieces_only, "in round 2 device 0 sends a piece that holds only what device 0 had."),
+        (received_in_vain, "number 0 of devices 0 to 3 grows by 0, 0, 0, 0. Which line uses it?"),
+        (half_in_vain, "grows by 3, 3, 3, 3. Through how many links should each sum come?"),
+        (one_device_differs, "Through how many links should each sum come?"),
+        (in_half_the_digits, "Which line drops digits?"),
+        (then(iter), "it gives a list_iterator. What is a list with a vector of each"),
         (rotated, "is what number 9 should be. Where do the pieces"),
     ],
     "almost": [
@@ -368,7 +420,10 @@ RINGS = {
         (down_a_line_and_back, "Which devices send little meanwhile?"),
         (through_device_0, "device 0 sends 288 bytes, and has 96. Which devices send little meanwhile?"),
         (twice_as_many_rounds, "in 12 rounds. Which of them does nobody need?"),
-        (one_device_differs, "those of devices 0 and 1 differ in the last digits. Is each piece summed"),
+        (
+            then(lambda found: [each + 1e-16 * k for k, each in enumerate(found)]),
+            "those of devices 0 and 1 differ in the last digits. Is each piece summed",
+        ),
         (R(("range(2 * (n - 1))", "range(2 * n)")), "in 8 rounds. Which of them does nobody need?"),
     ],
 }
@@ -394,6 +449,7 @@ SHARES = {
     "wrong": [rest_to(-1), rest_to(0)],
     "almost": [
         (largest_remainders, "After rounding, who should get one more, and who one less?"),
+        (sorting, "for 12 samples and speeds 2, 1, 1 speeds is not what it was before. Who else may need"),
         (to_the_one_that_is_free, "with other shares all are done after"),
         (at_least_one, "for 5 samples and speeds 10, 1 it gives 4, 1. Device 1 takes 1 for its 1"),
     ],

@@ -1,6 +1,7 @@
 """Lesson 18: what the checks say to right answers and to the usual wrong ones."""
 
 import math
+from dataclasses import asdict, replace
 
 import numpy as np
 from replies import assert_each_is_told, changed, each_alone, each_reply, natural
@@ -35,7 +36,7 @@ def right_time(job, K, R, M):
 
 
 def everything(job):
-    return answers.plans_that_fit(job._replace(room=math.inf))
+    return answers.plans_that_fit(replace(job, room=math.inf))
 
 
 def searching(time=None, held=None, fits=None, shapes=None, order=sorted):
@@ -146,7 +147,7 @@ def test_the_numbers_of_the_lessons_job_are_those_of_its_layers():
 
 
 def test_the_students_times_are_the_planners_where_messages_take_no_time():
-    free = answers.plans_that_fit(JOB._replace(latency=0, bandwidth=math.inf))
+    free = answers.plans_that_fit(replace(JOB, latency=0, bandwidth=math.inf))
     one = {"schedules": [gp.OneFOneB], "recompute": [False]}
     for M in (1, 2, 4, 8):
         for row in planned(JOB.room, gp.Link(), rows=None, microbatches=[M], **one):
@@ -161,19 +162,21 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     shares = [64 * k // 16 for k in shapes]
     assert (len(shapes), len(ways), sum(shares)) == (5, 7, 124)
     assert {5, 7, 124, len(shapes) * len(ways), len(shapes) * 64} <= set(natural("18", "All K, R and M"))
-    assert number_of_plans(JOB) == 25
+    assert number_of_plans(JOB) == len(answers.plans_that_fit(JOB)) == 25
+    assert len(lesson_18.kept(answers.plans_that_fit(JOB))) == 7
+    assert (301.125, 20_992, 8, 2, 16) in answers.plans_that_fit(JOB)
     assert_each_is_told(natural("18", "All K, R and M"), 25)
     best = {
         k: min((plan for plan in by_simulation(JOB) if k == plan.K), key=lambda plan: plan.held)
         for k in shapes
     }
     assert [k for k in sorted(shapes) if best[k].held <= 40_000] == [2, 4, 8, 16]
-    assert by_simulation(JOB._replace(room=40_000))[0].K == 2
+    assert by_simulation(replace(JOB, room=40_000))[0].K == 2
     assert 16 * JOB.weights == 36_864 and 16 * JOB.saved == 8_192
     assert_each_is_told(natural("18", "Where it fits"), 2)
     assert_each_is_told(natural("18", "Ten times slower between nodes"), 1.9, within=1)
     assert_each_is_told(natural("18", "The fastest of five"), "1F1B")
-    assert_each_is_told(natural("18", "Predicted over measured"), 1.204, within=0.03)
+    assert_each_is_told(natural("18", "Predicted over measured"), 1.2, within=0.05)
     assert_each_is_told(natural("18", "Four pipelines of four"), "true")
     assert_each_is_told(natural("18", "32 layers"), 1)
 
@@ -214,7 +217,7 @@ SEARCHES = {
     "correct": [
         (answers.plans_that_fit, ""),
         (lambda job: list(map(list, by_simulation(job))), ""),
-        (lambda job: iter(map(tuple, by_simulation(job))), ""),
+        (lambda job: answers.plans_that_fit(Job(**asdict(job))), ""),
         (lambda job: [tuple(map(np.float64, plan)) for plan in answers.plans_that_fit(job)], ""),
         (lambda job: sorted(answers.plans_that_fit(job), key=lambda plan: (plan[0], -plan[1])), ""),
     ],
@@ -233,6 +236,7 @@ SEARCHES = {
         (lambda job: answers.plans_that_fit(job)[0], "Which five numbers should it have?"),
         (lambda job: [(math.nan, *plan[1:]) for plan in everything(job)], "Which line makes that?"),
         (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M? They come last, and are whole"),
+        (lambda job: iter(by_simulation(job)), "a tuple_iterator. Later cells ask for its first plan, and"),
         (lambda job: "plans", "you give 'plans'; it should be a list of plans"),
         (lambda job: job.stages, "it stopped: AttributeError"),
     ],
@@ -264,7 +268,7 @@ CHOICES = {
         (answer, "")
         for answer in (
             lesson_18.kept,
-            emptied,
+            lambda plans: lesson_18.kept(plans)[::-1],
             lambda plans: tuple(lesson_18.kept(plans)),
             lambda plans: iter(lesson_18.kept(plans)),
             lambda plans: set(lesson_18.kept(plans)),
@@ -286,12 +290,17 @@ CHOICES = {
         (lambda plans: sorted(plans)[0] and [], "it stopped: IndexError: list index out"),
     ],
     "almost": [
+        (emptied, "plans is not what it was before. Who else may need it?"),
         (by_sorting, "Does another plan that is as good beat it?"),
         (lambda plans: lesson_18.kept(plans) + lesson_18.kept(plans)[:1], "twice. When is it added again?"),
     ],
 }
 BOUNDS = {
-    "correct": [(answers.bound, "in 9 jobs"), (lambda job: np.float64(least(job)), "")],
+    "correct": [
+        (answers.bound, "in 9 jobs"),
+        (lambda job: np.float64(least(job)), ""),
+        (lambda job: np.array(least(job)), ""),
+    ],
     "almost": [(lambda job, h=habit: least(job, **h), question) for question, habit in OVERLOOKED.items()],
     "keep working": [
         (changed(answers.bound, ("min(times)", "max(times)")), "and of which is that the least?"),
