@@ -45,7 +45,8 @@ def _by(shape: Sequence[int]) -> str:
 
 def mixed_samples(answer: object, given: Sequence[Array], arrays: Array, heads: int) -> str:
     """A sentence if a sample has another one's shares, or other ones when the last leaves its microbatch."""
-    last, (_, right) = arrays.shape[1] - 1, answers.attention(*arrays, heads)
+    (q, k, v), last = arrays, arrays.shape[1] - 1
+    _, right = answers.attention(q, k, v, heads)
     for i, own in enumerate(given[1]):
         if others := [j for j, each in enumerate(right) if j != i and _same(own, each)]:
             return f"sample {i} has the shares of sample {others[0]}. Into which place goes each?"

@@ -1,6 +1,7 @@
 """The two halves of a backward, tried on steps of several sizes: what each reads, sends, adds and keeps."""
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -24,7 +25,8 @@ def what_is_wrong_with_halves(*halves: Callable) -> None:
         trial.wrong_gradients(f"{where}:", SUMMED)
         orders = (range(M), range(M)[::-1])
         one, other = (
-            called(_added, *halves, Trial.of(widths, samples), each, where=where) for each in orders
+            cast(dict, called(_added, *halves, Trial.of(widths, samples), each, where=where))
+            for each in orders
         )
         if wrong := [key for key in one if not np.allclose(one[key], other[key])]:
             says = "{}W{} adds one thing to dW if the first W come first, and another if they come last"

@@ -77,8 +77,16 @@ def best_cut(answer: Callable) -> Reply:
         where = f"for layers that take {listed(costs)} and K = {stages}"
         cuts = f"{comb(len(costs) - 1, stages - 1):,} cuts"
         asks = f"{len(costs)} layers in {stages} stages have {cuts}. {SMALLER}"
-        how = {"without": LIBRARY, "endless": asks, "whole": ("costs",), "plain": False}
-        got = called(answer, list(costs), stages, where=where, **how)
+        got = called(
+            answer,
+            list(costs),
+            stages,
+            where=where,
+            plain=False,
+            without=LIBRARY,
+            whole=("costs",),
+            endless=asks,
+        )
         sizes = _sizes(where, got, costs, stages)
         tried.append(((costs, stages), sizes))
         takes, best = stage_costs(costs, sizes), least(costs, stages)

@@ -167,7 +167,7 @@ def _short_piece(links: CountedLinks, n: int, rounds: int) -> str:
 
 def _unused(answer: Callable, vectors: list[np.ndarray], where: str) -> str:
     """A question if not all sums have come through links, each through one more than the one before."""
-    n, total = len(vectors), sum(vectors)
+    n, total = len(vectors), np.sum(vectors, axis=0)
     got, _ = _run(answer, vectors, where, adding=1)
     for at in range(len(total)):
         grew = [float(each[at] - total[at]) for each in got]
