@@ -60,8 +60,8 @@ def step(answer: Callable | None) -> Reply:
     for widths, samples in STEPS:
         trial, K = Trial.of(widths, samples), len(widths) - 1
         where = f"with {K} stage{'s' * (K > 1)} and {samples} samples,"
-        handed = trial.stages, trial.x.copy(), trial.target.copy()
         with _noting(answer) as sent:
+            handed = trial.stages, trial.x, trial.target
             loss = called(answer, *handed, copies=False, whole=("", "x", "target"), where=where)
         trial.unlike_one_device(where, loss)
         due = {("y", s, 0) for s in range(-1, K)} | {("dy", s, 0) for s in range(K)}

@@ -34,8 +34,7 @@ def run(answer: Callable | None) -> Reply:
         order = ORDERS[name](K, microbatches)
         log = Log(order, trial.stages)
         where = f"with K = {K}, M = {microbatches} and {samples} samples, {name},"
-        batch = trial.x.copy(), trial.target.copy()
-        handed = list(order), trial.stages, *batch, microbatches, log.work()
+        handed = list(order), trial.stages, trial.x, trial.target, microbatches, log.work()
         try:
             loss = called(answer, *handed, copies=False, whole=("order", "", "x", "target"), where=where)
         finally:
