@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from gpipe_sim.course.limit import SECONDS, TooLarge, TooLong, time_limit
+from gpipe_sim.course.limit import SECONDS, TooLong, time_limit
 from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, keep_working, quoted
 
 COPIED = list | dict | np.ndarray
@@ -82,9 +82,7 @@ def called(
     except Reply:
         raise
     except TooLong as error:
-        large = isinstance(error, TooLarge)
-        what = "takes more and more memory" if large else f"was still running after {SECONDS} seconds"
-        raise keep_working(f"{where} it {what}{_line(error)}. {endless}") from None
+        raise keep_working(f"{where} it {error}{_line(error)}. {endless}") from None
     except SystemExit:
         ends = "it calls exit(), which would end the notebook. What should it return?"
         raise keep_working(f"{where} {ends}") from None

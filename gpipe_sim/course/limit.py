@@ -23,16 +23,12 @@ BYTES = 2_000_000_000  #: how much more memory than before it may take
 
 
 class TooLong(BaseException):
-    """The student's code is still running. No Exception, so that ``except Exception`` does not catch it."""
-
-
-class TooLarge(TooLong):
-    """It is still running, and has taken too much memory."""
+    """What the student's code does. No Exception, so that ``except Exception`` does not catch it."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float = SECONDS) -> Iterator[None]:
-    """Raise TooLong in the body once it has taken this long, or TooLarge before; again if it goes on.
+    """Raise TooLong in the body once it has taken this long, or too much memory; again if it goes on.
 
     Python raises it between two of its instructions, so a single long call into C ends before it.
     """
@@ -46,7 +42,8 @@ def time_limit(seconds: float = SECONDS) -> Iterator[None]:
         large = _memory() - before > BYTES
         if (large or time.monotonic() >= end) and _in_body(frame):
             end = time.monotonic() + AGAIN
-            raise TooLarge if large else TooLong
+            still = f"was still running after {seconds} seconds"
+            raise TooLong("takes more and more memory" if large else still)
 
     handler = signal.signal(signal.SIGALRM, look)
     often = min(seconds, LOOKS)
