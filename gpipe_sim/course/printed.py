@@ -15,11 +15,8 @@ def wide() -> Iterator[None]:
     """What is printed meanwhile has lines that no page breaks inside a word: on a narrow one they scroll."""
     with redirect_stdout(StringIO()) as printed:
         yield
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell:
-        sys.modules["IPython"].display.display(Printed(printed.getvalue()))
-    else:
-        print(printed.getvalue(), end="")
+    show = sys.modules["IPython"].display.display if "IPython" in sys.modules else print
+    show(Printed(printed.getvalue()))
 
 
 @dataclass(frozen=True, repr=False)
