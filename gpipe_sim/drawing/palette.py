@@ -44,9 +44,8 @@ MEMORY = {
 }
 IN_FLIGHT = MEMORY[SAVED]  #: microbatches in flight are counted by what is saved for them
 PALER = "#e5ddf6"  #: those of which only the input is kept
-COLLECTIVE = Look(
-    "#D55E00", band=0.3
-)  #: what several devices send each other together, in a strip below their lanes
+#: What several devices send each other together, in a strip below their lanes.
+COLLECTIVE = Look("#D55E00", band=0.3)
 #: One colour and one marker per curve, in order: ink, lighter and lighter. A curve has its name at its end.
 CURVES = ("#222222", "#4a4a4a", "#6b6b6b", "#868686", "#949494")
 MARKERS = ("o", "s", "^", "D", "v", "P")
