@@ -23,10 +23,9 @@ def what_is_wrong_with_halves(*halves: Callable) -> None:
         where = f"layers of {widths}, {M} microbatches"
         called(_step, *halves, trial, M, f"{where}:", too_much, copies=False, where=where)
         trial.wrong_gradients(f"{where}:", SUMMED)
-        orders = (range(M), range(M)[::-1])
         one, other = (
-            cast(dict, called(_added, *halves, Trial.of(widths, samples), each, where=where))
-            for each in orders
+            cast(dict, called(_added, *halves, Trial.of(widths, samples), order, where=where))
+            for order in (range(M), range(M)[::-1])
         )
         if wrong := [key for key in one if not np.allclose(one[key], other[key])]:
             says = "{}W{} adds one thing to dW if the first W come first, and another if they come last"
