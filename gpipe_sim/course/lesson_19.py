@@ -8,12 +8,11 @@ import numpy as np
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
-from gpipe_sim.course.called import called, result_of
+from gpipe_sim.course.called import result_of
 from gpipe_sim.course.mistakes import recognized
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, run, trained
 from gpipe_sim.course.own_rows import drawn
 from gpipe_sim.course.reply import (
-    NOTHING_BACK,
     Reply,
     almost,
     correct,
@@ -233,10 +232,8 @@ def versions_held(answer: Callable | None) -> Reply:
     given = {}
     for K, every in HIDDEN_UPDATES:
         for k in range(K):
-            got = called(answer, K, k, every)
             where = f"for device {k} of {K}, with an update after every {every},"
-            if got is None:
-                return keep_working(f"{where} {NOTHING_BACK}")
+            got = result_of(answer, K, k, every, where=where)
             if not is_number(got) or got % 1 != 0:
                 said = got if is_number(got) else shown(got)
                 return keep_working(f"{where} you say {said}. How many versions is that?")
