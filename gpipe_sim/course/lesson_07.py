@@ -14,15 +14,7 @@ from gpipe_sim.course.answers import NEEDS, gpipe_rows
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.own_rows import At, drawn
-from gpipe_sim.course.reply import (
-    NOTHING_BACK,
-    Reply,
-    almost,
-    correct,
-    is_whole,
-    keep_working,
-    listed,
-)
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_whole, keep_working, listed
 from gpipe_sim.course.rows import (
     Rows,
     as_schedule,

@@ -17,15 +17,7 @@ from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.own_rows import Drawn
-from gpipe_sim.course.reply import (
-    Reply,
-    almost,
-    correct,
-    is_number,
-    is_whole,
-    keep_working,
-    listed,
-)
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, is_whole, keep_working, listed
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.errors import Real
 from gpipe_sim.families import OneFOneB

@@ -12,14 +12,7 @@ from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers, mine
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called, result_of
-from gpipe_sim.course.reply import (
-    NOTHING_BACK,
-    Reply,
-    almost,
-    correct,
-    is_number,
-    keep_working,
-)
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_number, keep_working
 from gpipe_sim.course.rows import (
     Order,
     Rows,

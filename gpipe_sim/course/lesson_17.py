@@ -9,14 +9,7 @@ from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.answers import Links
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import result_of
-from gpipe_sim.course.reply import (
-    Reply,
-    almost,
-    correct,
-    is_whole,
-    keep_working,
-    listed,
-)
+from gpipe_sim.course.reply import Reply, almost, correct, is_whole, keep_working, listed
 from gpipe_sim.errors import Real
 from gpipe_sim.replicas.replicate import shares as best_shares
 

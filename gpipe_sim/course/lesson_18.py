@@ -18,13 +18,7 @@ from gpipe_sim.course.jobs import (
     sizes,
 )
 from gpipe_sim.course.jobs import number_of_plans as number_of_plans  # which the lesson calls
-from gpipe_sim.course.reply import (
-    Reply,
-    almost,
-    correct,
-    is_number,
-    keep_working,
-)
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 
 NOTHING = "you give nothing back. What should come after return?"
 A_LIST = "Later cells ask for its first plan, and again. How do you make a list of it?"
