@@ -1,6 +1,7 @@
 """The picture of a deadlock, read back from its SVG."""
 
 import re
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -9,7 +10,7 @@ from drawn import SVG, words_in
 import gpipe_sim as gp
 from gpipe_sim.core.deadlock import cycle, in_words, waiting
 from gpipe_sim.drawing import draw_deadlock
-from gpipe_sim.drawing.deadlock import HEIGHT, IN_THE_WAY, LEFT, ROW, STEP, TOP, WAITS, WIDTH
+from gpipe_sim.drawing.deadlock import HEIGHT, IN_THE_WAY, LEFT, ROW, STEP, TOP, WAITS, WIDTH, _headline
 from gpipe_sim.drawing.palette import KINDS, PAPER, ink
 
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
@@ -190,3 +191,12 @@ def test_of_very_many_devices_it_draws_the_shortest_cycle():
         "  device 31 is stuck at 31B0: it needs 32B0 (queued on device 32)",
         "  ... and 268 more",
     ]
+
+
+def test_a_headline_names_up_to_four_waits_and_counts_more():
+    def waits(n):
+        return [SimpleNamespace(device=k, other=(k + 1) % n) for k in range(n)]
+
+    assert _headline(waits(1)) == "Deadlock: device 0 waits for itself"
+    assert _headline(waits(4)).endswith("device 2 waits for 3, device 3 waits for 0")
+    assert _headline(waits(5)) == "Deadlock: 5 devices wait for each other in a circle"

@@ -1,6 +1,7 @@
 """The geometry of a chart, boxes, waits, phase lines and ticks; and what it says in words."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 from cases import BOTH_WAYS, every_order, over, overlapped, zero_bubble
@@ -21,6 +22,7 @@ from gpipe_sim import (
 )
 from gpipe_sim.core import Kind, Span
 from gpipe_sim.core.timeline import number
+from gpipe_sim.drawing import geometry
 from gpipe_sim.drawing.geometry import (
     LANE_HIGH,
     Rows,
@@ -59,6 +61,17 @@ def test_long_waits_are_the_idle_spans_of_a_twelfth_of_the_makespan_or_more(sche
         (middle, long, f"{done}waits {number(long)}", Rows().y(device, 0.5))
         for device, middle, long, done in expected
     ]
+
+
+def test_the_words_of_a_wait_keep_off_the_lines_of_collectives(monkeypatch):
+    """Lines go from strip to strip: they cross the lanes below the first that takes part, to the last."""
+    sums = [SimpleNamespace(devices=(0, 2), start=4), SimpleNamespace(devices=(2, 0), start=-1)]
+    monkeypatch.setattr(geometry, "collectives_of", lambda _: sums)
+    found = [geometry._widest(0, 10, None, device) for device in range(4)]
+    assert found == [(0, 10), (4, 10), (4, 10), (0, 10)]
+    monkeypatch.setattr(geometry, "collectives_of", lambda _: [])
+    monkeypatch.setattr(geometry, "_widest", lambda *_: (4.0, 10.0))
+    assert {(wait.x, wait.width) for wait in long_waits(simulate(GPipe(2, 2)), Rows())} == {(7, 6)}
 
 
 def test_a_device_does_not_wait_while_an_earlier_action_is_still_running():

@@ -13,11 +13,14 @@ from gpipe_sim.core.memory import CATEGORIES, SAVED, MemoryTrace
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.memory_strips import (
     ALONE_HIGH,
+    BELOW,
     BYTES_HIGH,
     COUNTS_HIGH,
     Strips,
     bytes_label,
     stacks,
+    strip_marks,
+    strips_of,
 )
 from gpipe_sim.drawing.palette import MEMORY, PALER
 from gpipe_sim.export.spans import from_spans
@@ -81,6 +84,22 @@ def test_the_strip_of_a_device_alone_on_its_page_is_large():
     chart = chart_of(str(gp.draw(first, in_flight=True)))
     [(_, top, _, floor)] = map(bounds, chart.outlines(COUNTED))
     assert floor - top == pytest.approx(ALONE_HIGH, abs=0.01) and chart.peaks == ["8"]
+
+
+def test_a_peak_is_named_beside_the_middle_of_its_strip_and_of_a_large_one_at_its_height():
+    whole = gp.simulate(gp.OneFOneB(4, 8))
+    for timeline in (whole, gp.course.lesson_06.first_device(whole)):
+        strips = strips_of([timeline])[0]
+        shapes, peaks = strip_marks(timeline, Grain(), strips.rows, strips)
+        sides = [bounds(outline) for outline in shapes[0].outlines]
+        floors = [strips.rows.y(k, 1) + BELOW + strips.high for k in range(len(sides))]
+        middles = [floor - strips.high / 2 for floor in floors]
+        tops = [top for _, top, _, _ in sides]
+        assert [name.y for name in peaks] == pytest.approx(tops if strips.alone else middles)
+    first = gp.course.lesson_06.first_device(whole)
+    assert not any(strips.alone for strips in strips_of([first, whole]))
+    assert strips_of([whole])[0].widest == "4"
+    assert strips_of([gp.simulate(gp.remat(gp.GPipe(4, 8), "always"))])[0].widest == "8 + 8"
 
 
 def test_strips_of_several_timelines_have_one_scale_and_each_its_peak_beside_it():

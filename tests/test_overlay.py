@@ -26,7 +26,7 @@ from gpipe_sim import (
 )
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.drawing.geometry import boxes
-from gpipe_sim.drawing.overlay import Compared, Overlay
+from gpipe_sim.drawing.overlay import Compared, Overlay, _claim
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.families import DualPipeV
 
@@ -163,3 +163,9 @@ def test_its_text_is_a_table():
         bubble fraction      27.3%     27.3%   +0.0%
         mean forward            20        22  +10.0%
         mean backward           40        44  +10.0%""")
+
+
+def test_a_headline_says_how_much_longer_or_shorter_and_nothing_of_what_cannot_be_said():
+    assert _claim(0.1) == "measured 10.0% longer than simulated"
+    assert _claim(-0.1) == "measured 10.0% shorter than simulated"
+    assert _claim(math.inf) == _claim(0) == "simulated above, measured below"

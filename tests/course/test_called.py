@@ -10,7 +10,7 @@ import pytest
 
 from gpipe_sim.course import called as module
 from gpipe_sim.course import limit
-from gpipe_sim.course.called import called
+from gpipe_sim.course.called import alike, called
 from gpipe_sim.course.limit import TooLong, time_limit
 from gpipe_sim.course.reply import Reply
 
@@ -195,3 +195,10 @@ def test_an_error_of_the_links_shows_the_line_that_used_them():
             return {}.pop(name)
 
     assert 'Links().receive("y")' in refused(lambda: Links().receive("y"))
+
+
+def test_what_must_stay_whole_is_of_a_kind_and_equal_all_the_way_down():
+    assert alike({1: [2, (np.ones(3),)]}, {1: [2, (np.ones(3),)]})
+    assert not alike([1, (2,)], [1, [2]]) and not alike(True, 1) and not alike(1, 1.0)
+    assert not alike({1: 2, 2: 2}, {2: 2, 1: 2}), "the order of a table is what one loops over"
+    assert not alike([np.ones(3)], [np.zeros(3)]) and not alike([1], [1, 2])

@@ -118,3 +118,16 @@ def test_a_table_is_kept_as_a_dict_whatever_kind_of_dict_it_is():
     exec(cell, names)
     source = kept.source_of({"same": names["same"], "table": defaultdict(list, {1: [2]})}, cell)
     assert source.endswith("table = {1: [2]}")
+
+
+def test_a_name_with_its_type_and_every_decorator_that_stays_are_kept():
+    cells = {
+        "two: int = 2\ndef twice(x):\n    return two * x\n": "two: int = 2",
+        "from functools import cache, lru_cache\n@cache\n@lru_cache\ndef twice(x):\n    return 2 * x\n": (
+            "@cache\n@lru_cache\ndef"
+        ),
+    }
+    for cell, words in cells.items():
+        names = {}
+        exec(cell, names)
+        assert words in kept.source_of({"twice": names["twice"]}, cell)

@@ -25,3 +25,7 @@ def test_a_notebook_shows_lines_that_scroll(monkeypatch, capsys):
     html = shown[0]._repr_html_()
     assert "white-space: pre" in html and "one line\n0F0 &lt; 1F0<" in html
     assert repr(shown[0]) == "one line\n0F0 < 1F0"
+
+
+def test_what_ends_a_line_stays():
+    assert repr(Printed("a  \n")) == "a  "
