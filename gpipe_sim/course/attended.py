@@ -45,7 +45,8 @@ def _by(shape: Sequence[int]) -> str:
 
 def mixed_samples(answer: object, given: Sequence[Array], arrays: Array, heads: int) -> str:
     """A sentence if a sample has another one's shares, or other ones when the last leaves its microbatch."""
-    (_, right), last = answers.attention(*arrays, heads), arrays.shape[1] - 1
+    (q, k, v), last = arrays, arrays.shape[1] - 1
+    _, right = answers.attention(q, k, v, heads)
     for i, own in enumerate(given[1]):
         if others := [j for j, each in enumerate(right) if j != i and _same(own, each)]:
             return f"sample {i} has the shares of sample {others[0]}. Into which place goes each?"
@@ -60,7 +61,8 @@ def mixed_samples(answer: object, given: Sequence[Array], arrays: Array, heads: 
 
 def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on shares that are not those of the answer; empty if they are."""
-    _, right = answers.attention(*arrays, heads)
+    q, k, v = arrays
+    _, right = answers.attention(q, k, v, heads)
     if _same(found, right):
         return ""
     if question := _recognized(arrays, heads, SHARES, 1, found, right):
@@ -76,7 +78,8 @@ def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
 
 def wrong_mix(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on a mix that is not that of the answer; empty if it is."""
-    right, _ = answers.attention(*arrays, heads)
+    q, k, v = arrays
+    right, _ = answers.attention(q, k, v, heads)
     if _same(found, right):
         return ""
     if question := _recognized(arrays, heads, MIXES, 0, found, right):
