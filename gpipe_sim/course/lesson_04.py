@@ -21,14 +21,16 @@ from gpipe_sim.why.metrics import utilization
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 NEAR = 0.02  #: how far off, relatively, a rounded answer may be
 #: (devices, microbatches) for which a student's rows are compared with GPipe's.
-ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (4, 8), (5, 7))
-#: (devices, the share that may wait); the last is too large to simulate.
+ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (4, 8), (5, 7), (9, 24))
+#: (devices, the share that may wait); the last ones are too large to simulate.
 SHARES = (
     (4, Fraction(1, 10)),
     (6, Fraction(3, 8)),
     (3, Fraction(9, 10)),
     (1, Fraction(1, 2)),
+    (2, Fraction(1, 3)),  # in floats a little more than 2
     (65, Fraction(1, 100)),
+    (4, Fraction(1, 1001)),
 )
 
 

@@ -72,6 +72,9 @@ HIDDEN_NEEDS: tuple[tuple[int, dict[int, int]], ...] = (
     (16, {8: 90, 64: 24, 128: 17}),
     (6, {32: 10, 4: 21}),
     (1, {1: 50, 4: 13}),
+    (4, {4: 180, 16: 70}),  # where twice the waiting would say 16
+    (2, {4: 300, 16: 60, 64: 12}),  # the last is first, and in the next case the first
+    (8, {2: 60, 8: 50, 32: 40}),
 )
 
 

@@ -49,6 +49,8 @@ SETTINGS = (
     (2, 5, 3, 3, 0),
     (6, 11, 4, 4, 4),
     (5, 30, 10, 12, 7),
+    (4, 8, 4, 6, 4),  # W as long as F alone, and as I alone
+    (4, 8, 6, 4, 4),
 )
 ROUNDED = 5.1e-5  #: how far off an answer may be that was rounded to four digits
 

@@ -169,11 +169,15 @@ def of_the_formula(change):
 
 FEWEST = {
     "correct": [
-        (counted_up, "the fewest for 5 pipelines"),
+        (counted_up, "the fewest for 7 pipelines"),
         (of_the_formula(lambda M, *_: max(1, ceil(M))), ""),
     ],
     "almost": [
         (of_the_formula(lambda M, K, share: max(1, ceil((K - 1) / share))), "You have divided by the work."),
+        (
+            lambda K, share: max(1, ceil((K - 1) * (1 - float(share)) / float(share))),
+            "called with (2, Fraction(1, 3)) it gives 3, and then 1/4 of all device time",
+        ),
         (
             of_the_formula(lambda M, *_: int(M) + 1),
             "called with (4, Fraction(1, 10)) it gives 28, and then 3/31 of all device time is waiting. "
@@ -183,6 +187,10 @@ FEWEST = {
     "keep working": [
         (of_the_formula(lambda M, *_: max(1, int(M))), "it gives 8, and then 5/13 of all device time is"),
         (of_the_formula(lambda M, *_: max(1, round(M))), "Is that at most 3/8?"),
+        (
+            lambda K, share: counted_up(K, share.limit_denominator(1000)),
+            "called with (4, Fraction(1, 1001)) it gives 2997",
+        ),
         (of_the_formula(lambda M, *_: ceil(M)), "it gives 0. How many microbatches has a step at least?"),
         (
             of_the_formula(lambda M, *_: float(M)),
@@ -194,7 +202,7 @@ FEWEST = {
 test_replies = each_reply(lesson_04, gpipe_rows=ROWS, name_the_bubble=BUBBLES, fewest=FEWEST)
 
 
-@pytest.mark.parametrize(("K", "share"), lesson_04.SHARES[:4])
+@pytest.mark.parametrize(("K", "share"), lesson_04.SHARES[:5])
 def test_the_fewest_are_the_fewest_by_the_clock(K, share):
     M = counted_up(K, share)
     assert bubble_fraction(lesson_04.exact_gpipe(K, M)) <= share

@@ -148,7 +148,7 @@ def there_first(needed, devices):
 
 SOONEST = {
     "correct": [
-        (there_first, "no other M is there sooner, in 5 cases"),
+        (there_first, "no other M is there sooner, in 8 cases"),
         (lambda needed, devices: np.int64(there_first(needed, devices)), "no other M"),
     ],
     "almost": [
@@ -171,6 +171,18 @@ SOONEST = {
             "you say 60. Which of these M is that?",
         ),
         (lambda needed, devices: [4], "Which of these M is that?"),
+        (
+            lambda needed, K: min(needed, key=lambda m: needed[m] * (m + 2 * (K - 1))),
+            "for 4 devices and {4: 180, 16: 70} you say 16",
+        ),
+        (
+            lambda needed, K: there_first({m: needed[m] for m in list(needed)[:2]}, K),
+            "for 2 devices and {4: 300, 16: 60, 64: 12} you say 16",
+        ),
+        (
+            lambda needed, K: there_first({m: needed[m] for m in list(needed)[-2:]}, K),
+            "for 8 devices and {2: 60, 8: 50, 32: 40} you say 8",
+        ),
     ],
 }
 test_replies = each_reply(lesson_10, quickest=BATCHES, soonest=SOONEST)

@@ -426,7 +426,7 @@ ROWS = {
     ],
 }
 BUBBLES = {
-    "correct": [(zb_h2, "exact in 5 settings, down to W = 0. What can ZB-H2 fill its bubble with then?")],
+    "correct": [(zb_h2, "exact in 7 settings, down to W = 0. What can ZB-H2 fill its bubble with then?")],
     "almost": [
         (over_the_makespan, "W = 7: that is idle over the makespan. Is any device there from 0 to the end?"),
         (
@@ -449,6 +449,10 @@ BUBBLES = {
     ],
     "keep working": [
         (lambda *setting: gp.span_bubble(timed(*setting)), "it uses simulate. How do you do it without?"),
+        (
+            lambda K, M, F, I, W: 0 if W in (F, I) else zb_h2(K, M, F, I, W),
+            "F = 4, I = 6, W = 4: you say 0, measured",
+        ),
         *((lambda *_, said=said: said, "F = 5, I = 7, W = 1: you say ") for said in ("a", True, 1j, [1], 0)),
         *(
             (lambda *_, said=said: said, f"you say {said:.4g}, measured 0.1802. How long is the longest span")
