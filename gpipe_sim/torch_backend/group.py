@@ -33,6 +33,8 @@ def world() -> int:
     if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
         with kept_near():
             dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        # Last: gloo's threads let go of tensors while Python is still there, or they abort the process.
+        atexit.register(time.sleep, 0.05)
         atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
     with group_lock:  # or another thread's group may go between the two
         return dist.get_world_size() if dist.is_initialized() else 1
