@@ -44,6 +44,10 @@ WRONG = {24: "That is without any waiting.", 0.5: "That is half."}
         (np.arange(3), 33, "not a number", "a guess here is a number"),
         (float("inf"), 33, "not what happened", "you said inf units; it is 33 units"),
         (None, 33, "your turn", "write your guess in the cell above"),
+        (11, 10, "not what happened", "It is a little less than you thought."),
+        (12, 10, "not what happened", "It is less than you thought."),
+        (5, 10, "not what happened", "It is far more than you thought."),
+        (6, 10, "not what happened", "It is more than you thought."),
     ],
 )
 def test_a_guess_at_a_number_is_answered(guess, measured, verdict, says):
