@@ -57,15 +57,15 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     timeline = simulate(GPipe(4, 8))
     one, done = 4 * 8 * 3, timeline.on(3)[-1].end
-    six, shorter = simulate(GPipe(6, 12)), simulate(GPipe(4, 4)).on(0)
-    leaves, comes_back = six.ends[F(0, 11)], six.ends[B(1, 11)]
+    six, shorter = simulate(GPipe(6, 8)), simulate(GPipe(4, 4)).on(0)
+    leaves, comes_back = six.ends[F(0, 7)], six.ends[B(1, 7)]
     before = shorter[4].start - shorter[3].end
-    assert comes_back == 3 * before
+    assert 2 * before == 6 * (1 + 2)
     assert list(natural("04", "How long device 0 waits")) == [
-        six.ends[F(5, 11)] - leaves,
-        before,
-        comes_back - six.ends[B(5, 11)] + 2,
+        six.ends[F(5, 7)] - leaves,
         leaves,
+        before,
+        comes_back - six.ends[B(5, 7)] + 2,
         before * 6 / 4,
         comes_back - leaves + 2,
         6 * (1 + 2),
