@@ -57,18 +57,19 @@ def gpipe_rows(answer: Callable) -> Reply:
     return drawn(right, answers.gpipe_rows(*ROWS[0]))
 
 
-@exercise("divide the waiting in the chart by all of it, as a Fraction")
+@exercise("write the wait of device 0 over the makespan, as a Fraction")
 def name_the_bubble(answer: Real | None) -> Reply:
-    """Check the bubble fraction of GPipe with 4 devices and 8 microbatches."""
+    """Check for what share of the step device 0 waits, in GPipe with 4 devices and 8 microbatches."""
     if not is_number(answer):
         return keep_working(
             f"{answer!r} is not a number. How is it written as a Fraction, like Fraction(1, 2)?"
         )
     timeline = exact_gpipe(4, 8)
-    wanted, waiting = bubble_fraction(timeline), idle_time(timeline)
-    all_of_it = timeline.schedule.devices * timeline.makespan
+    wanted, long = bubble_fraction(timeline), timeline.makespan  # in GPipe all devices wait equally long
     if answer == wanted:
-        return correct(f"{answer} of all device time: {waiting} of {all_of_it} units are waiting")
+        return correct(
+            f"{answer}: device 0 waits {wanted * long} of {long} units. Do the others wait as long?"
+        )
     if isclose(answer, wanted, rel_tol=NEAR):
         return almost(f"{_short(answer)} is near it, but rounded. Which two whole numbers did you divide?")
     share = answer if isinstance(answer, Fraction) else _short(answer)
@@ -77,8 +78,8 @@ def name_the_bubble(answer: Real | None) -> Reply:
     if not 0 <= answer <= 1:
         return keep_working(f"{share} is no share. Which numbers can a share be?")
     return keep_working(
-        f"with a share of {share}, {_short(answer * all_of_it)} of {all_of_it} units would be waiting. "
-        "How long does each of the four devices wait, and out of how long?"
+        f"with a share of {share}, device 0 would wait {_short(answer * long)} of {long} units. "
+        "How far does microbatch 7 have to go while it waits?"
     )
 
 
@@ -112,11 +113,9 @@ def _named(answer: Real, timeline: Timeline) -> Reply | None:
         ),
         utilization(timeline): almost("in that share of the time devices work. How large is the rest?"),
         waiting: keep_working(
-            f"{waiting} is the waiting of all {devices} devices in units of time. Of how many units?"
+            f"{waiting} is the waiting of all {devices} devices, in units of time. How long is device 0's?"
         ),
-        waiting / devices: keep_working(
-            f"{waiting / devices} is how long one device idles. Out of how long?"
-        ),
+        waiting / devices: keep_working(f"{waiting / devices} is how long device 0 waits. Out of how long?"),
         bubble_fraction(simulate(Naive(devices), EXACT)): keep_working(
             "so much idles in the naive order. What do further microbatches add to each row of the chart?"
         ),

@@ -115,7 +115,7 @@ def _numbers(
         of = f" of {unit}" if unit else ""
         return Reply(NO_NUMBER, f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
     said, off = f"you said {_amount(guess, unit)}", apart(guess, measured)
-    if guess == measured or written(guess) == written(measured):
+    if written(guess) == written(measured) or _rounds_to(guess, measured):
         return Reply(RIGHT, said)
     known = [
         (apart(guess, each), says) for each, says in wrong.items() if is_number(each) and _same(guess, each)
@@ -145,6 +145,12 @@ def _far(guess: Real, measured: Real) -> str:
     if few <= 0 or many >= 2 * few:
         return "far "
     return "a little " if 10 * many <= 11 * few else ""
+
+
+def _rounds_to(guess: Real, measured: Real) -> bool:
+    """Whether a finer number is what was measured: 32/11 is 2.91."""
+    off, places = apart(guess, measured), len(written(measured).partition(".")[2])
+    return off <= min(0.5 / 10**places, 0.005 * apart(measured, 0)) if measured % 1 else off == 0
 
 
 def _same(guess: Real, natural: Real) -> bool:

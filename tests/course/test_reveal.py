@@ -126,6 +126,9 @@ def test_a_guess_in_words_may_be_said_or_written_otherwise():
         (1, 0, 0.25, "not what happened", "less than you thought"),
         (3, 4, 0, "not what happened", "more than you thought"),
         (2.9, 2.91, 0.001, "near enough", "it is 2.91 percent"),
+        (Fraction(32, 11), 2.91, 0, "right", "you said 2.909 percent"),
+        (2.904, 2.91, 0, "near enough", "it is 2.91 percent"),
+        (0.53, 0.5, 0.1, "near enough", "it is 0.5 percent"),
         (None, 4, 0.25, "your turn", "write your guess in the cell above"),
     ],
 )

@@ -31,7 +31,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SPOILS: dict[tuple[str, str], str] = {
     ("01", "12 units"): r"works, and three wait",
     ("02", "false"): r"60% of (them|the weights)",
-    ("04", "9 units"): r"waits 9|waits for 9|\b33\b",
+    ("04", "15 units"): r"waits 15|waits for 15",
     ("04", "same"): r"F\+B is a factor of both|cancels",
     ("05", "0F0"): r"0F0 0B0 0F1 0B1",
     ("07", "1 times the bytes"): r"min\(K ?- ?k, M\)",
@@ -50,7 +50,6 @@ SPOILS: dict[tuple[str, str], str] = {
 
 #: What may stand where it stands, and why: (lesson, answer, lesson of the line, words of the line).
 EXCUSED: dict[tuple[str, str, str, str], str] = {
-    ("04", "same", "04", "from the same batch"): "of a batch",
     ("05", "0F0", "05", "0F0 0B0 0F1 0B1"): "the rows that the question is about",
     ("05", "24 gradients", "05", "Between the stages 24"): "of how many; that all are is the surprise",
     ("09", "168 messages", "README", "132 168"): "the lengths of two streams",
