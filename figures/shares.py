@@ -15,6 +15,7 @@ from gpipe_sim.transformers import AdamW, LayerNorm, Positions, SequenceMean, Tr
 
 SIDE, FEATURES, HEADS, EPOCHS, DIGIT = 8, 32, 4, 4, 1  #: the digit's number among the new ones
 SHOWN = (0, 1)  #: heads
+TOLERANCE = {"shares": 0.02}
 
 
 def data() -> dict:
@@ -34,7 +35,7 @@ def data() -> dict:
         "digit": digit.tolist(),
         "is": int(y_new[DIGIT]),
         "shares": shares.tolist(),
-        "tolerance": {"shares": 0.02},
+        "tolerance": TOLERANCE,
     }
 
 

@@ -15,7 +15,7 @@ from drawn import area, bounds, boxes_in, bubble, chart_in, committed
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
-from figures import _store, bytes_per_flop, choosing_m, versions_in_lanes
+from figures import _store, bytes_per_flop, shares, versions_in_lanes
 from figures.__main__ import DPI, main
 from figures._exact import plain
 from figures._page import WIDTH
@@ -31,8 +31,6 @@ CLAIMS = [
     "Eight devices share each layer: each computes its part, then all wait for a sum",
     "GPT-3's shape on 8 devices under 1F1B: 634 GB on the first, 393 GB on the last",
     "GPT-3: attention's core frees 101 times as many bytes per FLOP as the network",
-    "From M = 4 to M = 64 the bubble falls from 43% to 4% ...",
-    "... and 5 epochs teach less, since they have fewer updates",
     "1F1B takes 33, as GPipe does, and its devices hold 10 together, not 32",
     "Without a flush: once warm, each device waits 0; weights are 3, 2, 1 and 0 updates old",
     "With 2 flushes weights are 0 updates old; the same microbatches take 48, not 39, and 38% is waiting",
@@ -68,6 +66,7 @@ CLAIMS = [
     "... after as much time those that never wait",
     "3 steps of ZB-H2 interlock: 75 long, not 81",
     "No schedule is best at both: of these, V-Min holds the least and ZB-V is the shortest",
+    "A step is shortest near M = √((K−1)S/u) = 9.8, where starting costs as much as waiting",
     "Stashed: 10 versions in all",
     "Vertical: 16 versions in all",
     "Double: 8 versions in all",
@@ -264,16 +263,20 @@ def test_a_time_that_json_cannot_hold_is_refused():
         plain(Fraction(1, 3))
 
 
-def test_with_more_pieces_the_bubble_falls_and_so_does_what_is_learned_in_as_many_epochs():
-    data = read("choosing_m")
-    assert all(min(few) > max(many) for few, many in pairwise(data["accuracy"])), "in every training"
-    above, below = committed("choosing_m").axes
-    assert marks(above, "K = 4") == [(m, 3 / (3 + m)) for m in data["microbatches"]]
-    dots = [line for line in below.lines if line.get_marker() == "o"]
-    assert [list(line.get_ydata()) for line in dots] == data["accuracy"] + data["with_larger_updates"]
-    assert [set(line.get_xdata()) for line in dots] == [{m} for m in data["microbatches"]] * 2
-    said = [words for words in said_in(below) if words.endswith("updates")]
-    assert said == [f"{updates} updates" for updates in data["updates"]]
+def test_the_simulated_steps_lie_on_their_formula_and_the_valley_is_where_its_two_parts_cross():
+    """Counted by hand: M pieces and 3 more in turn, each 3 times 256/M samples and a start-up of 8."""
+    data, [ax] = read("valley"), committed("valley").axes
+    steps = {m: 3 * (m + 3) * (256 // m + 8) for m in (1, 2, 4, 8, 16, 32, 64, 128)}
+    assert marks(ax, "simulated") == list(zip(data["microbatches"], data["steps"], strict=True))
+    assert marks(ax, "simulated") == [*steps.items()]
+    lines = {line.get_label(): np.array(line.get_ydata()) for line in ax.lines}
+    assert lines["step"] == pytest.approx(lines["starting"] + lines["waiting"] + 840)
+    assert np.interp([*steps], np.array(marks(ax, "step"))[:, 0], lines["step"]) == pytest.approx(
+        [*steps.values()], rel=1e-3
+    )
+    lowest, crossing = lines["step"].argmin(), abs(lines["starting"] - lines["waiting"]).argmin()
+    assert lowest == crossing
+    assert {"M = 8: 1,320", "15% longer", "4% longer"} <= {*said_in(ax)}
 
 
 def test_over_a_late_hop_gpipe_is_shorter_and_over_a_narrow_one_soon_1f1b():
@@ -429,8 +432,7 @@ def test_only_what_states_a_tolerance_may_differ_and_only_so_far():
 def test_what_is_trained_has_a_tolerance_and_schedules_have_none():
     stated = {name: read(name).get("tolerance") for name in NAMES}
     assert {name: tolerance for name, tolerance in stated.items() if tolerance} == {
-        "choosing_m": choosing_m.TOLERANCE,
-        "shares": {"shares": 0.02},
+        "shares": shares.TOLERANCE,
     }
 
 
@@ -455,16 +457,16 @@ def test_building_writes_the_committed_numbers_and_a_picture(elsewhere, capsys):
 
 
 def test_last_digits_of_another_processor_are_not_written(elsewhere, monkeypatch):
-    monkeypatch.setattr(choosing_m, "data", lambda: copy.deepcopy(fresh))
-    here, most = copy.deepcopy(fresh := read_from(folder, "choosing_m")), choosing_m.TOLERANCE["accuracy"]
-    here["accuracy"][0][1] += 0.9 * most
-    (elsewhere / "choosing_m.json").write_text(to_text(here))
-    assert written(elsewhere, "choosing_m") == {"choosing_m.png"}  # there was none
-    assert written(elsewhere, "choosing_m") == set()
-    here["accuracy"][0][1] += 0.2 * most
-    (elsewhere / "choosing_m.json").write_text(to_text(here))
-    assert written(elsewhere, "choosing_m") == {"choosing_m.json", "choosing_m.png"}
-    assert (elsewhere / "choosing_m.json").read_text() == to_text(fresh)
+    monkeypatch.setattr(shares, "data", lambda: copy.deepcopy(fresh))
+    here, most = copy.deepcopy(fresh := read_from(folder, "shares")), shares.TOLERANCE["shares"]
+    here["shares"][0][1][2] += 0.9 * most
+    (elsewhere / "shares.json").write_text(to_text(here))
+    assert written(elsewhere, "shares") == {"shares.png"}  # there was none
+    assert written(elsewhere, "shares") == set()
+    here["shares"][0][1][2] += 0.2 * most
+    (elsewhere / "shares.json").write_text(to_text(here))
+    assert written(elsewhere, "shares") == {"shares.json", "shares.png"}
+    assert (elsewhere / "shares.json").read_text() == to_text(fresh)
 
 
 def test_the_last_digit_of_a_schedule_is_written(elsewhere):
@@ -513,7 +515,7 @@ def test_a_check_says_what_differs_and_writes_nothing(elsewhere, capsys):
     said = capsys.readouterr().out
     assert "DIFFERS parts[0][0]: [64, 128, 45, 0], committed 2" in said
     assert "as in figures/gantt_1f1b.json" in said
-    assert main(["--check", "choosing_m"]) == 1  # never built
+    assert main(["--check", "valley"]) == 1  # never built
     shifted = read_from(folder, "gantt_1f1b")
     shifted["spans"] = [[device, start + 1, end + 1, name] for device, start, end, name in shifted["spans"]]
     assert {path: path.read_bytes() for path in elsewhere.iterdir()} == before

@@ -38,6 +38,8 @@ SPOILS: dict[tuple[str, str], str] = {
     ("09", "168 messages"): r"2\(KV ?- ?1\)M",
     ("09", "9 forwards"): r"2\(K-k-1\) \+ \(V-1\)K\s*\+\s*1",
     ("10", "true"): r"√\(Su/",
+    ("10", "17.8 times K"): r"19\(K-1\)",
+    ("10", "4 doublings"): r"fewer devices than",
     ("12", "76 units"): r"[Nn]arrow ones are a reason",
     ("13", "3 buffers"): r"K-k are enough|one for each microbatch in flight",
     ("16", "block_bytes"): r"shares after it",
