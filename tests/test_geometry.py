@@ -69,7 +69,8 @@ def test_no_words_stand_where_an_arrow_between_two_other_devices_passes():
     looped = Explicit([" ".join(row) for row in rows], placement=[[k, k + 4] for k in range(4)])
     timeline = simulate(looped, Costs(0.5, 0.5, 0.5, comm=0.25))
     rows = Rows()
-    every, clear = ({(each.x, each.y) for each in long_waits(timeline, rows, arrows)} for arrows in (False, True))
+    every = {(each.x, each.y) for each in long_waits(timeline, rows)}
+    clear = {(each.x, each.y) for each in long_waits(timeline, rows, arrows=True)}
     passed = {(x, y) for x, y in every if 0.5 < y < 3}
     assert {y for x, y in passed if (x, y) not in clear} == {rows.y(1, 0.5), rows.y(2, 0.5)}
     assert clear < every and {each for each in every if each not in passed} <= clear
