@@ -100,9 +100,10 @@ def _heading(ax: Axes, words: str) -> None:
 
 
 def _legend(figure: Figure, timelines: Sequence[Timeline]) -> None:
-    """What boxes and lanes mean; numbers and phases are too small for a panel."""
+    """What boxes and lanes mean; numbers, phases and pairs are too small for a panel."""
     small = Scale(unit=0, row=0, font=1)
-    entries = legend((panel(each, grain_of(each), small, Wanted()), small) for each in timelines)
+    every = legend((panel(each, grain_of(each), small, Wanted()), small) for each in timelines)
+    entries = [entry for entry in every if entry.swatch]
     figure.legend(
         handles=[handle(entry) for entry in entries],
         loc="outside lower center",

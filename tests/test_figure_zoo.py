@@ -51,7 +51,7 @@ def test_a_panel_says_the_numbers_of_its_schedule_and_draws_its_spans_and_a_line
 
 
 def test_the_posters_legend_leaves_out_what_it_does_not_draw():
-    """Its dashed line is another one, and the axis says which."""
+    """Its dashed line is another one, and the axis says which; that half boxes are pairs has no room."""
     legend = committed("zoo").legends[0]
     assert [text.get_text() for text in legend.texts] == [
         "F  forward",

@@ -22,7 +22,7 @@ from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
 from gpipe_sim.core import Kind
 from gpipe_sim.drawing.memory_strips import BYTES_HIGH
-from gpipe_sim.drawing.palette import KINDS
+from gpipe_sim.drawing.palette import KINDS, PAPER
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
 
 GANTT = ["gantt_naive", "gantt_1f1b"]
@@ -252,6 +252,10 @@ def test_every_schedule_stands_at_its_length_and_at_what_it_holds():
     [ax] = committed("time_and_memory").axes
     dots = {tuple(line.get_xydata()[0]) for line in ax.lines if line.get_marker() == "o"}
     assert dots == {(e["holds"], e["makespan"]) for e in data["schedules"] if e["name"] != "Naive"}
+    assert {tuple(line.get_xydata()[0]) for line in ax.lines if line.get_markerfacecolor() == PAPER} == {
+        (e["holds"], e["makespan"]) for e in data["schedules"] if e["name"] in ("Chimera", "DualPipe")
+    }
+    assert {"1F1B: 48", "Interleaved 1F1B: 112", "ZB-V: 96"} <= {text.get_text() for text in ax.texts}
     assert len(ax.child_axes) == 13
     assert_apart(ax.child_axes)
     assert "Naive, 96 long, holds 1" in {text.get_text().split("not shown: ")[-1] for text in ax.texts}

@@ -63,6 +63,24 @@ def test_long_waits_are_the_idle_spans_of_a_twelfth_of_the_makespan_or_more(sche
     ]
 
 
+def test_no_words_stand_where_an_arrow_between_two_other_devices_passes():
+    """Looped: from device 3 back to 0, from 2.75 to 3 and, with the gradient, from 10.5 to 10.75."""
+    rows = [[f"{k}F0", f"{k + 4}F0", f"{k + 4}B0", f"{k}B0"] for k in range(4)]
+    looped = Explicit([" ".join(row) for row in rows], placement=[[k, k + 4] for k in range(4)])
+    timeline = simulate(looped, Costs(0.5, 0.5, 0.5, comm=0.25))
+    rows = Rows()
+    every = {(each.x, each.y) for each in long_waits(timeline, rows)}
+    clear = {(each.x, each.y) for each in long_waits(timeline, rows, arrows=True)}
+    passed = {(x, y) for x, y in every if 0.5 < y < 3}
+    assert {y for x, y in passed if (x, y) not in clear} == {rows.y(1, 0.5), rows.y(2, 0.5)}
+    assert clear < every and {each for each in every if each not in passed} <= clear
+    for device in (1, 2):
+        for start, end in idle_spans(timeline, device):
+            crossed = any(start < at < end for at in (2.8, 10.6))
+            middle = (start + end) / 2, rows.y(device, 0.5)
+            assert (middle in clear) == (middle in every and not crossed)
+
+
 def test_the_words_of_a_wait_keep_off_the_lines_of_collectives(monkeypatch):
     """Lines go from strip to strip: they cross the lanes below the first that takes part, to the last."""
     sums = [SimpleNamespace(devices=(0, 2), start=4), SimpleNamespace(devices=(2, 0), start=-1)]
@@ -175,7 +193,7 @@ def test_kinds_are_listed_in_the_order_of_the_palette():
         (
             simulate(overlapped(2, 3)),
             "An order written out: 15 long, 40.0% waiting",
-            "2 devices, 3 microbatches",
+            "2 devices, 3 microbatches; F takes 1, B 2, F&B 3",
         ),
     ],
     ids=lambda value: repr(value)[:40],

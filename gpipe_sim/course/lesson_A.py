@@ -107,12 +107,13 @@ def _fastest(
     *,
     time: Cut = _stages_per_device,
     memory: Cut = _stages_per_device,
+    sent: Cut = _whole,
     held: Callable = max,
     within: Callable = operator.le,
 ) -> set[str]:
     """The names of the fastest families within the limit; the options stand for ways to get this wrong."""
     lengths = {
-        type(schedule).__name__: _length(schedule, comm, time)
+        type(schedule).__name__: _length(schedule, Fraction(comm) / sent(schedule), time)
         for schedule in _every(devices, microbatches)
         if within(Fraction(held(_peaks(schedule)), memory(schedule)), limit)
     }
@@ -130,6 +131,8 @@ def _the_mistake(given: list[str], case: tuple, name: str) -> Reply | None:
             {"time": _each_of_those_held, "memory": _each_of_those_held},
             "Are Chimera's two stages on a device halves of its share, or copies of two devices' shares?",
         ),
+        ({"time": _each_of_those_held}, "Does a second copy make a stage shorter?"),
+        ({"sent": _stages_per_device}, "How long is a message on its way in your simulation?"),
         ({"held": lambda peaks: peaks[0]}, "Is device 0 always the fullest?"),
         ({"within": operator.lt}, "May the fullest device hold exactly as much as the limit?"),
         ({"held": min}, "Must every device stay within the limit, or only one?"),

@@ -120,16 +120,30 @@ def boxes(
             )
 
 
-def long_waits(timeline: Timeline, rows: Rows) -> Iterator[Label]:
-    """The waits of a twelfth of the makespan or more, with how long; a device in a sum is not done."""
+def long_waits(timeline: Timeline, rows: Rows, arrows: bool = False) -> Iterator[Label]:
+    """The waits of a twelfth of the makespan or more, with how long; a device in a sum is not done.
+
+    With ``arrows`` for messages, none that an arrow between two other devices would strike through.
+    """
     for device, row in enumerate(timeline.rows):
         for place, (start, end) in enumerate(waits(timeline, device)):
+            if arrows and _is_crossed(start, end, timeline, device):
+                continue
             if (long := end - start) >= timeline.makespan / LONG and long > 0:
                 done = "done, " if row and place == len(row) else ""
                 sums = any(device in each.devices and each.end > start for each in collectives_of(timeline))
                 words = "computes nothing" if sums and done else f"{done}waits {number(long)}"
                 left, right = _widest(start, end, timeline, device)
                 yield Label((left + right) / 2, rows.y(device, 0.5), words, right - left, rows.height)
+
+
+def _is_crossed(start: Real, end: Real, timeline: Timeline, device: int) -> bool:
+    """Whether a message passes this device on its way, during the wait."""
+    return any(
+        min(each.source, each.target) < device < max(each.source, each.target)
+        for each in timeline.messages
+        if each.start < end and start < each.end
+    )
 
 
 def _widest(start: Real, end: Real, timeline: Timeline, device: int) -> tuple[float, float]:

@@ -56,6 +56,7 @@ ARROW = Entry(30, "message", Style.MESSAGE)
 QUEUED = Entry(30, "message that waits for its link", Style.QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
 VERSION = Entry(40, "number: the version of the weights")
+PAIR = Entry(42, "two half-height boxes: F&B, one block")
 MADE = Entry(41, "in U: the one that it makes")
 Key = TypeVar("Key")
 
@@ -74,7 +75,8 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
     if wanted.messages:
         marks += (lines for lines in _messages(timeline, wanted.picked, rows) if lines.paths)
     names = device_names(timeline, rows, scale)
-    return Panel(marks, rows.pitch * timeline.schedule.devices, names, peaks, wanted.notes)
+    pairs = [PAIR] if timeline.schedule.program.paired and not grain.column else []
+    return Panel(marks, rows.pitch * timeline.schedule.devices, names, peaks, [*wanted.notes, *pairs])
 
 
 def rows_of(timeline: Timeline, wanted: Wanted) -> Rows:
@@ -142,7 +144,7 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
     every, picked = list(boxes(timeline, rows, wanted.versions)), wanted.picked
     fine = is_fine(every, scale)
     yield from box_marks(every, picked, fine)
-    yield Labels(list(long_waits(timeline, rows)), INK)
+    yield Labels(list(long_waits(timeline, rows, wanted.messages)), INK)
     yield from _numbers(every, picked, VERSION if wanted.versions else NUMBER)
     if fine and (phases := _phases(timeline, rows)).paths:
         yield phases

@@ -91,15 +91,19 @@ def _updated(schedule: Schedule) -> str:
 
 
 def durations(timeline: Timeline) -> str:
-    """In words, as "F takes 1, B 2" or "F takes 1 to 3, B 2 to 6"; nothing if actions run in pairs."""
+    """In words, as "F takes 1, B 2" or "F takes 1 to 3, B 2 to 6"; a pair that runs as one is F&B."""
     program = timeline.schedule.program
-    if program.paired or not program.size:
+    if not program.size:
         return ""
-    each, times = {}, timeline.end - timeline.start
-    for code in np.unique(program.kind).tolist():
-        found = times[program.kind == code]
-        each[CODES[code]] = " to ".join(dict.fromkeys(map(number, (found.min(), found.max()))))
-    first, *others = (f"{kind} {each[kind]}" for kind in KINDS if kind in each)
+    times = (timeline.end - timeline.start)[program.entry]
+    paired = np.bincount(program.entry)[program.entry] > 1
+    found = {CODES[code]: times[(program.kind == code) & ~paired] for code in np.unique(program.kind)}
+    named = {str(kind): found[kind] for kind in KINDS if kind in found} | {"F&B": times[paired]}
+    first, *others = (
+        f"{name} {' to '.join(dict.fromkeys(map(number, (each.min(), each.max()))))}"
+        for name, each in named.items()
+        if each.size
+    )
     return ", ".join([first.replace(" ", " takes ", 1), *others])
 
 

@@ -4,6 +4,7 @@ import operator
 import re
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,13 @@ def each_schedule_is_simulated_once():
         yield
 
 
-def fastest(devices, microbatches, limit, comm, *, time=None, memory=None, held=max, within=operator.le):
+def whole(schedule):
+    return 1
+
+
+def fastest(
+    devices, microbatches, limit, comm, *, time=None, memory=None, sent=whole, held=max, within=operator.le
+):
     """The right answer; with another option a wrong one."""
     best, shortest = None, float("inf")
     for family in gp.SCHEDULES:
@@ -38,14 +45,10 @@ def fastest(devices, microbatches, limit, comm, *, time=None, memory=None, held=
             continue
         part = Fraction(devices, schedule.stages)
         t, m = (part if share is None else share(schedule) for share in (time, memory))
-        length = gp.simulate(schedule, gp.Costs(t, t, t, comm=comm)).makespan
+        length = gp.simulate(schedule, gp.Costs(t, t, t, comm=comm * sent(schedule))).makespan
         if within(held(gp.peak_in_flight(schedule)) * m, limit) and length < shortest:
             best, shortest = family, length
     return best
-
-
-def whole(schedule):
-    return 1
 
 
 def of_those_held(schedule):
@@ -101,16 +104,36 @@ def at_one_size(comm=0):
     }
 
 
+def test_more_warm_up_does_not_bring_a_gradient_back_sooner():
+    """Device 0 gets them 3 apart, in 1F1B and in Eager 1F1B; of waiting, Interleaved leaves half."""
+    zoo = at_one_size()
+    starts = {
+        name: [span.start for span in zoo[name].rows[0] if span.action.kind == "B"]
+        for name in ("1F1B", "Eager 1F1B")
+    }
+    assert starts["1F1B"] == starts["Eager 1F1B"] == [10 + 3 * m for m in range(8)]
+    assert zoo["1F1B"].makespan == zoo["Eager 1F1B"].makespan == 24 + 9
+    assert zoo["Interleaved 1F1B"].makespan == 24 + 4.5
+    assert [len(zoo[name].messages) for name in ("1F1B", "Interleaved 1F1B")] == [8 * 2 * 3, 8 * 2 * 7]
+
+
 def test_the_wrong_guesses_at_the_shortest_length_are_other_lengths():
     zoo = {name: timeline.makespan for name, timeline in at_one_size().items()}
-    assert (zoo["ZB-H1"], zoo["ZB-H2"], zoo["Interleaved 1F1B"]) == (27, 27, 28.5)
-    assert zoo["GPipe"] == zoo["1F1B"] == 33
+    assert (zoo["ZB-H1"], zoo["ZB-H2"], zoo["DualPipe"], zoo["V-Half"]) == (27, 27, 26, 26.5)
     assert min(zoo, key=zoo.get) == "ZB-V"
+    whole = [name for name in zoo if name not in ("ZB-H1", "ZB-H2", "ZB-V", "V-Half", "V-Min")]
+    assert min(zoo[name] for name in whole) == 26, "the shortest of those that are drawn before it is asked"
+
+
+def test_no_v_is_shorter_than_device_3s_work_after_three_half_stages():
+    row = at_one_size()["ZB-V"].rows[3]
+    assert (row[0].start, row[-1].end) == (3 * 0.5, 3 * 0.5 + 8 * 3)
+    assert all(before.end == after.start for before, after in pairwise(row))
 
 
 def test_a_wrong_guess_at_the_shortest_length_is_told_what_it_is():
     assert_each_is_told(
-        natural("A", "All fourteen at one size, and the shortest"),
+        natural("A", "The group of halves, and all fourteen at one size"),
         min(timeline.makespan for timeline in at_one_size().values()),
     )
 
@@ -126,7 +149,7 @@ def measured(name):
 
 def test_what_changes_its_place_at_measured_times():
     assert round(measured("ZB-H1"), 1) == 29.3 > measured("Interleaved 1F1B")
-    assert round(measured("V-Min"), 1) == 34.6 > measured("1F1B")
+    assert round(measured("V-Min"), 1) == 34.6 > measured("1F1B") > at_one_size()["V-Min"].makespan
     assert measured("Chimera") < at_one_size()["Chimera"].makespan
 
 
@@ -141,6 +164,7 @@ def test_which_three_fall_behind_one_that_was_longer():
 
 def test_each_wrong_guess_is_answered():
     asked = (
+        (natural("A", "The group of whole backwards"), "equal"),
         (natural("A", "Which sends fewer, with each message as an arrow"), "V"),
         (natural("A", "Who loses more to the messages"), "V-Min"),
         (natural("A", "DualPipe with its overlap"), 37),
@@ -234,6 +258,11 @@ CHOICES = {
         (
             lambda *case: fastest(*case, time=of_those_held, memory=of_those_held),
             "copies of two devices' shares",
+        ),
+        (lambda *case: fastest(*case, time=of_those_held), "Does a second copy make a stage shorter?"),
+        (
+            lambda *case: fastest(*case, sent=lambda s: Fraction(s.devices, s.stages)),
+            "How long is a message on its way",
         ),
         (lambda *case: fastest(*case, held=lambda peaks: peaks[0]), "Is device 0 always"),
         (lambda *case: fastest(*case, within=operator.lt), "exactly as much as the limit"),

@@ -56,7 +56,6 @@ EXCUSED: dict[tuple[str, str, str, str], str] = {
     ("05", "24 gradients", "05", "Between the stages 24"): "of how many; that all are is the surprise",
     ("09", "168 messages", "README", "132 168"): "the lengths of two streams",
     ("14", "27 units", "14", "ZB-H1 is 27 long"): "that ZB-H2 is as long is the surprise",
-    ("A", "25.5 units", "A", "Chart: 1F1B: 33 long"): "the fourteen themselves, after their table",
 }
 
 UNITS = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
