@@ -98,9 +98,9 @@ def fewest(answer: Callable) -> Reply:
         if waits > share:
             return keep_working(f"{says}. Is that at most {share}?")
         if M > 1 and one_fewer <= share:
-            if ceil((K - 1) / share) == M:
+            if K > 2 and ceil((K - 1) / share) == M:  # for two, a share in floats may say the same
                 return almost(f"{says}. You have divided by the work. What is a share of all time?")
-            return almost(f"{says}. With {M - 1} it is {one_fewer}. Is that too much?")
+            return almost(f"{says}. With {M - 1} it is {one_fewer}. Is that too much, exactly?")
     return correct(f"the fewest for {len(SHARES)} pipelines. How many does one more device cost at 1/10?")
 
 

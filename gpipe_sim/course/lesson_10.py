@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from gpipe_sim.core.bubbles import idle_time
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.build import exercise
-from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
+from gpipe_sim.course.called import result_of
+from gpipe_sim.course.reply import Reply, almost, correct, is_whole, keep_working
 from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe
 
@@ -47,9 +47,9 @@ def quickest(answer: Callable | None) -> Reply:
     """Check ``answer(devices, samples, startup)``: the equal pieces that make the shortest GPipe step."""
     given = []
     for batch in HIDDEN_BATCHES:
-        got = called(answer, *batch)
-        if not _whole(got) or got < 1:
-            return keep_working(f"{batch} you say {_shown(got)}. How many microbatches is that?")
+        got = result_of(answer, *batch, where=str(batch))
+        if not is_whole(got) or got < 1:
+            return keep_working(f"{batch} you say {_shown(got)}. Which whole number of microbatches is that?")
         if batch.samples % int(got):
             return keep_working(
                 f"{batch} you say {_shown(got)}. How many samples would each of these pieces have?"
@@ -83,8 +83,8 @@ def soonest(answer: Callable | None) -> Reply:
     """Check ``answer(needed, devices)``: the M whose updates are done first, under GPipe."""
     for devices, needed in HIDDEN_NEEDS:
         where = f"for {_devices(devices)} and {needed}"
-        got = called(answer, needed, devices, where=where, whole=("needed",))
-        if not is_number(got) or got not in needed:
+        got = result_of(answer, needed, devices, where=where, whole=("needed",))
+        if not is_whole(got) or got not in needed:
             return keep_working(f"{where} you say {_shown(got)}. Which of these M is that?")
         takes = {m: updates * simulate(GPipe(devices, m)).makespan for m, updates in needed.items()}
         if takes[int(got)] > min(takes.values()):
@@ -123,10 +123,6 @@ def shortest(batch: Batch) -> Real:
 def timed(batch: Batch, microbatches: int) -> Timeline:
     each = batch.startup + batch.samples // microbatches
     return simulate(GPipe(batch.devices, microbatches), Costs(each, each, each))
-
-
-def _whole(got: object) -> TypeGuard[Real]:
-    return is_number(got) and got % 1 == 0
 
 
 def _shown(got: object) -> str:

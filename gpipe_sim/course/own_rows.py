@@ -17,9 +17,11 @@ from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.palette import INK, PAPER, ink
 from gpipe_sim.drawing.panel import box_marks, device_names, lanes
 from gpipe_sim.drawing.svg import draw
+from gpipe_sim.drawing.words import durations
 from gpipe_sim.errors import Real
 
 TITLE = "Your rows"
+CUT, STUCK = f"{TITLE}, up to where they go wrong", f"{TITLE}, as far as they run"
 MOST = 400  #: actions that are drawn, and stages
 NEEDS = SPLIT | {"R": [("F", 0)], "U": []}
 COST: Mapping[str, Real] = {"F": 1, "B": 2, "I": 1, "W": 1, "R": 1, "U": 0}
@@ -57,7 +59,10 @@ def drawn(
         done = [[span for span in row if span is wrong or span.start < wrong.start] for row in done]
     found = Drawn(reply.verdict, reply.text)
     timeline = _timeline(done)
-    found.picture = _framed(timeline, here, here & stuck, due) if here else draw(timeline, titles=[TITLE])
+    title = STUCK if here == stuck else CUT
+    found.picture = (
+        _framed(timeline, here, here & stuck, title, due) if here else draw(timeline, titles=[TITLE])
+    )
     return found
 
 
@@ -97,14 +102,15 @@ def _timeline(done: list[list[Span]]) -> Timeline:
     return Timeline(schedule, starts, ends)
 
 
-def _framed(timeline: Timeline, here: set[At], hollow: set[At], due: str = "") -> Svg:
+def _framed(timeline: Timeline, here: set[At], hollow: set[At], title: str, due: str = "") -> Svg:
     """The timeline, with a frame around what goes wrong; what is hollow did not run."""
     every, first = list(boxes(timeline)), timeline.schedule.program.rows.tolist()
     wrong, empty = ([every[first[k] + place] for k, place in sorted(places)] for places in (here, hollow))
     says = f"{'stuck at' if hollow else 'here:'} {' and '.join(str(box.span.action) for box in wrong)}"
     says += f", and {due} is due" * bool(due)
     devices, until = timeline.schedule.devices, timeline.makespan
-    at = Place(above(TITLE, ""), unit_for([timeline], False), row_height(devices), LEFT)
+    takes = durations(timeline)
+    at = Place(above(title, takes), unit_for([timeline], False), row_height(devices), LEFT)
     marks: list[Mark] = [
         lanes(timeline, Rows()),
         *box_marks([box for box in every if box not in empty], None, True),
@@ -113,7 +119,7 @@ def _framed(timeline: Timeline, here: set[At], hollow: set[At], due: str = "") -
         Lines([box.outline for box in wrong], Style.FRAME, Entry(31, says, Style.FRAME)),
     ]
     panel = Panel(marks, devices, device_names(timeline, Rows(), at.scale))
-    laid = Laid(panel, at, TITLE, "", until, [until])
+    laid = Laid(panel, at, title, takes, until, [until])
     return sheet([laid], at.x(until), f"{TITLE}, {says}", str(timeline.schedule))
 
 
@@ -135,7 +141,7 @@ def drawn_in_slots(reply: Reply, strand: Slots, period: int, wrong: tuple[int, s
     found, timeline = Drawn(reply.verdict, reply.text), _timeline(done)
     framed = wrong and Action(wrong[0], Kind[wrong[1]], 0)
     here = {(k, i) for k, row in enumerate(done) for i, span in enumerate(row) if span.action == framed}
-    found.picture = _framed(timeline, here, set()) if here else draw(timeline, titles=[TITLE])
+    found.picture = _framed(timeline, here, set(), TITLE) if here else draw(timeline, titles=[TITLE])
     return found
 
 

@@ -103,7 +103,7 @@ def prose(text: str) -> str:
 
 def _amount(value: Real | str, unit: str) -> str:
     if value == 1 and not unit.startswith("times"):
-        unit = re.sub(r"\A(\w+)s\b", r"\1", unit)  # "1 buffer"
+        unit = re.sub(r"\A(\w+?)((?<=ch)e)?s\b", r"\1", unit)  # "1 buffer", "1 microbatch"
     return f"{value if isinstance(value, str) else written(value)} {unit}".strip()
 
 

@@ -183,7 +183,7 @@ FEWEST = {
         (
             of_the_formula(lambda M, *_: int(M) + 1),
             "called with (4, Fraction(1, 10)) it gives 28, and then 3/31 of all device time is waiting. "
-            "With 27 it is 1/10. Is that too much?",
+            "With 27 it is 1/10. Is that too much, exactly?",
         ),
     ],
     "keep working": [

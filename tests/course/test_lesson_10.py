@@ -38,7 +38,7 @@ def by_simulating(devices, samples, startup):
 
 def with_floats(devices, samples, startup):
     lengths = {m: 3.0 * (m + devices - 1) * (startup + samples / m) for m in divisors(samples)}
-    return float(min(lengths, key=lengths.get))
+    return min(lengths, key=lengths.get)
 
 
 def root(devices, samples, startup):
@@ -88,7 +88,7 @@ def test_a_bubble_of_5_percent_takes_19_turns_of_work_for_each_of_15_that_wait()
     assert bubbles[284] > 0.05 >= bubbles[285] and round(285 / 16, 1) == 17.8
     assert [round(15 / bubbles[64]), 18.75] == [15 + 64, 15 / 0.05 / 16]
     for times, says in natural("10", "When it is negligible").items():
-        assert times > 17 or says.endswith(f"works for {16 * times}. What share is that?")
+        assert times > 17 or says.endswith(f"works on {16 * times}. What share is that?")
 
 
 def test_an_update_of_64_microbatches_takes_67_turns_and_one_of_4_takes_7():
@@ -115,18 +115,19 @@ BATCHES = {
         (lambda k, s, o: k, "you say 7. How many samples would each of these pieces have?"),
         (lambda k, s, o: max(divisors(s)[:-1]), "What does M do to each of the two?"),
         (lambda k, s, o: round(root(k, s, o)), "you say 13. How many samples"),
-        (root, "you say 12.83. How many microbatches is that?"),
+        (root, "you say 12.83. Which whole number of microbatches is that?"),
         (lambda k, s, o: min(divisors(s), key=lambda m: abs(m - root(k, s, o))), "you say 8."),
         (best_by(lambda k, s, o, m: (m + k) * (o + Fraction(s, m))), "you say 16."),
         (best_by(lambda k, s, o, m: (m + k - 1) * Fraction(s, m)), "8064 on starting actions"),
         (best_by(lambda k, s, o, m: m * (o + Fraction(s, m))), "3519 on waiting"),
         (best_by(lambda k, s, o, m: Fraction(k - 1, k - 1 + m)), "8064 on starting actions"),
-        (lambda k, s, o: 0, "you say 0. How many microbatches is that?"),
-        (lambda k, s, o: -by_formula(k, s, o), "you say -12. How many microbatches is"),
-        (lambda k, s, o: None, "you say None. How many microbatches is that?"),
-        (lambda k, s, o: float("nan"), "you say nan. How many microbatches is"),
-        (lambda k, s, o: True, "you say True. How many microbatches is"),
-        (lambda k, s, o: divisors(s), "How many microbatches is that?"),
+        (lambda k, s, o: 0, "you say 0. Which whole number of microbatches is that?"),
+        (lambda k, s, o: -by_formula(k, s, o), "you say -12. Which whole"),
+        (lambda k, s, o: None, "it gives nothing back. What should come after return?"),
+        (lambda k, s, o: float("nan"), "you say nan. Which whole"),
+        (lambda k, s, o: True, "you say True. Which whole"),
+        (lambda k, s, o: float(with_floats(k, s, o)), "Which whole number of microbatches is that?"),
+        (lambda k, s, o: divisors(s), "Which whole number of microbatches is that?"),
     ],
     "almost": [
         (
@@ -170,6 +171,11 @@ SOONEST = {
             "you say 60. Which of these M is that?",
         ),
         (lambda needed, devices: [4], "Which of these M is that?"),
+        (
+            lambda needed, devices: float(there_first(needed, devices)),
+            "you say 16. Which of these M is that?",
+        ),
+        (lambda needed, devices: None, "it gives nothing back. What should come after return?"),
         (
             lambda needed, K: min(needed, key=lambda m: needed[m] * (m + 2 * (K - 1))),
             "for 4 devices and {4: 180, 16: 70} you say 16",

@@ -90,6 +90,7 @@ def test_a_guess_in_words_is_answered(guess, verdict, says):
 def test_one_is_said_of_one_thing():
     """It was "1 buffers"."""
     assert reveal(1, 3, "buffers").reply.text.startswith("you said 1 buffer; it is 3 buffers.")
+    assert reveal(1, 8, "microbatches").reply.text.startswith("you said 1 microbatch; it is 8 microbatches.")
     assert reveal(1, 3, "units sooner").reply.text.startswith("you said 1 unit sooner;")
     assert reveal(1, 2, "times the forward").reply.text.startswith("you said 1 times the forward;")
 
