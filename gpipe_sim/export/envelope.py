@@ -24,7 +24,10 @@ ENVELOPE = {"format": str, "version": int, "kind": str, "value": dict}
 def to_json(thing: "Schedule | Costs | Timeline | Profile") -> str:
     """A schedule, its costs, a timeline or a profile as a text that ``from_json`` reads back, exactly.
 
-    >>> print(to_json(Costs(forward=2)))  # doctest: +SKIP
+    >>> import gpipe_sim as gp
+    >>> costs = gp.Costs(forward=2, comm=1)
+    >>> gp.export.from_json(gp.export.to_json(costs)) == costs
+    True
 
     Numbers stay what they are: whole ones whole, fractions exact, floats the same to the last bit. A timeline
     has its schedule, messages and collectives with it. The makespans of ``simulate_many`` are an array, and
@@ -71,6 +74,8 @@ def from_json(text: str) -> Any:
         return _opened(found)
     except RecursionError:
         raise ValueError("from_json cannot read this text: it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"from_json cannot read this text: it is no JSON, or cut off: {error}") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"from_json cannot read this text: {error}") from None
 
@@ -79,9 +84,7 @@ def _opened(data: Json) -> Any:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"it does not say that its format is {FORMAT!r}, as what to_json writes does")
     if type(data.get("version")) is not int or data["version"] != VERSION:
-        raise ValueError(
-            f"it is of version {got(data.get('version'), '')}, and this gpipe_sim reads {VERSION}"
-        )
+        raise ValueError(f"this gpipe_sim reads version {VERSION} of the format {got(data.get('version'))}")
     envelope = read_fields(ENVELOPE, data, "it")
     kind = one_of("it", "kind", envelope["kind"], KINDS)
     return read(KINDS[kind], envelope["value"], kind)

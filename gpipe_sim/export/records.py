@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, starmap
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -42,7 +42,7 @@ FRACTION = re.compile(r"[0-9]+/[1-9][0-9]*", re.ASCII)
 LONGEST = 18  #: digits of a label that can be read back
 
 
-def written(value: object) -> Json:
+def written(value: Any) -> Json:
     """A value as JSON holds it; TypeError for what no file holds, ValueError for an action without text."""
     if isinstance(value, Schedule):
         return _written_schedule(value)
@@ -174,10 +174,14 @@ def _schedule(data: dict[str, Json], where: str) -> Schedule:
     same = isinstance(found, FAMILIES[family]) and all(
         getattr(found, name) == options[name] for name in hints
     )
-    pairs = 0 if family in ("Remat", "SideBySide") else found.microbatches * found.stages_per_device
-    small = found.devices == len(rows) and found.devices * pairs <= sum(len(row.split()) for row in rows)
+    inside = FAMILIES[family] in (Remat, SideBySide)  # which have been read with rows of their own
+    pairs = 0 if inside else found.devices * found.stages_per_device * found.microbatches
+    small = found.devices == len(rows) and pairs <= sum(len(row.split()) for row in rows)
     if not (same and small and found.placement == placement and _rows(found) == list(rows)):
-        raise ValueError(f"{where} says that it is {found!r}, which has other rows or another placement here")
+        raise ValueError(
+            f"{where} says that it is of {family}, but that has other rows or another placement; "
+            "Explicit([...]) takes any rows"
+        )
     return found
 
 
@@ -210,23 +214,19 @@ def _nothing(value: object, where: str) -> None:
 
 
 def _check_timeline(timeline: Timeline, where: str) -> None:
-    """ValueError unless actions and messages have times, none ends before it starts, and rows are in order."""
+    """ValueError unless all has times, nothing ends before it starts, and rows are in order."""
     program, together = timeline.schedule.program, timeline.collectives
     _check_times(timeline.start, timeline.end, program.size, f"{where}: its actions")
-    starts, ends = timeline.start.tolist(), timeline.end.tolist()
+    starts = timeline.start.tolist()
     for low, high in pairwise(program.rows.tolist()):
-        times = list(zip(starts[low:high], ends[low:high], strict=True))
-        if times != sorted(times):
+        if not all(starmap(_in_turn, pairwise(starts[low:high]))):
             raise ValueError(f"{where} has an action that begins before the one that stands before it")
     if (timeline.sent is None) != (timeline.arrived is None):
         raise ValueError(f"{where} needs both sent and arrived, or neither")
     if timeline.sent is not None and timeline.arrived is not None:
         _check_times(timeline.sent, timeline.arrived, int(program.crosses.sum()), f"{where}: its messages")
-    _check_times(
-        *(column_of([getattr(each, at) for each in together]) for at in ("start", "end")),
-        len(together),
-        f"{where}: its collectives",
-    )
+    begun, ended = (column_of([getattr(each, at) for each in together]) for at in ("start", "end"))
+    _check_times(begun, ended, len(together), f"{where}: its collectives")
     for each in (each for each in together if isinstance(each, Collective)):
         if (
             not each.devices
@@ -239,8 +239,13 @@ def _check_timeline(timeline: Timeline, where: str) -> None:
 def _check_times(start: np.ndarray, end: np.ndarray, count: int, what: str) -> None:
     if not len(start) == len(end) == count:
         raise ValueError(f"{what} need {count} starts and ends (got {len(start)} and {len(end)})")
-    if not all(0 <= a <= b for a, b in zip(start.tolist(), end.tolist(), strict=True)):
+    if not all(a >= 0 and _in_turn(a, b) for a, b in zip(start.tolist(), end.tolist(), strict=True)):
         raise ValueError(f"{what} need times from 0 on, each end not before its start")
+
+
+def _in_turn(before: Real, after: Real) -> bool:
+    """A fraction plus a float of 0 is the nearest float, which may be less than the fraction."""
+    return before <= after or float(before) <= float(after)
 
 
 def _check_profile(profile: Profile, where: str) -> None:

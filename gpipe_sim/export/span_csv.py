@@ -19,7 +19,6 @@ def to_csv(timeline: Timeline) -> str:
     lines = [HEADER]
     for span in (span for row in timeline.rows for span in row):
         for part in span.action.parts:
-            [other] = [each for each in span.action.parts if each != part] or [""]
-            cells = *part, span.device, span.start, span.end, other
-            lines.append(",".join(map(str, cells)))
+            pair = "".join(str(other) for other in span.action.parts if other != part)
+            lines.append(",".join(map(str, (*part, span.device, span.start, span.end, pair))))
     return "\n".join(lines) + "\n"
