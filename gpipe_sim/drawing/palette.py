@@ -5,6 +5,7 @@ arrows, frames and curves are ink. Actions that would look alike without their h
 and matplotlib both read this file; a new kind of action, or a new category of memory, is one line in it.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Kind
@@ -70,15 +71,14 @@ DARK |= {
 }
 #: How far towards white: at most, for a device's later stages.
 LATER = 0.6
-#: What becomes of fills in a chart without colours: of a device's first stage, and from where to where its
-#: later stages go. Numbers stay as they are, so each grey is light or dark enough for the number on it.
+#: What becomes of fills in a chart without colours: from a device's first stage to the palest of later ones.
 GREYS = {
-    KINDS[Kind.F].colour: ("#333333", "#757575", "#a0a0a0"),
-    KINDS[Kind.B].colour: ("#c6c6c6", "#cdcdcd", "#dedede"),
-    KINDS[Kind.W].colour: ("#868686", "#8c8c8c", "#b4b4b4"),
-    KINDS[Kind.R].colour: ("#868686", "#8c8c8c", "#b4b4b4"),
-    KINDS[Kind.U].colour: ("#000000", "#757575", "#757575"),
-    LANE: ("#f6f6f6",) * 3,
+    KINDS[Kind.F].colour: ("#404040", "#a0a0a0"),
+    KINDS[Kind.B].colour: ("#c6c6c6", "#dedede"),
+    KINDS[Kind.W].colour: ("#868686", "#b4b4b4"),
+    KINDS[Kind.R].colour: ("#868686", "#b4b4b4"),
+    KINDS[Kind.U].colour: ("#000000", "#161616"),
+    LANE: ("#f6f6f6", "#f6f6f6"),
 }
 #: How opaque on their lane: boxes beside those that are highlighted.
 FADED = 0.18
@@ -105,11 +105,12 @@ def ink(fill: str) -> str:
     return ON_DARK if (_luminance(fill) + 0.05) ** 2 < 0.05 * 1.05 else ON_LIGHT
 
 
+@cache
 def grey(fill: str) -> str:
     """What a fill is without colours: a kind has its own greys, all else the grey that is as light."""
-    for colour, (first, start, end) in GREYS.items():
+    for colour, (first, palest) in GREYS.items():
         if (shade := _shade(fill, colour)) is not None:
-            return mixed(start, end, shade / LATER) if shade else first
+            return mixed(first, palest, shade / LATER)
     light = _luminance(fill)
     level = 12.92 * light if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
     return mixed(ON_LIGHT, ON_DARK, level)

@@ -93,6 +93,7 @@ def draw(
     page = read_sheet("draw", width, font_size)._replace(grey=bool(grey))
     options = in_flight, memory, messages, critical_path, highlight, weights, pushed
     grain, wanted = read_options("draw", timelines, *options)
+    wanted = [each._replace(grey=page.grey) for each in wanted]
     strips = wanted[0].strips  # what they hold at most is written on the right of the lanes
     beside = max(RIGHT, 12 + words_wide(strips.widest, LARGE)) if strips else RIGHT
     fill = grain.column > 0 or page.scale is not None
