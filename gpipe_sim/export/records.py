@@ -1,5 +1,7 @@
 """What a file of JSON holds of each thing, and the thing again: the types that classes state are the format.
 
+So a class that gets a field makes a new version of the format, and tests keep files of the versions before.
+
 A value is an object with the fields of its class, all of them and no others. Whole numbers and floats are
 JSON's own, in as many digits as they need, and a fraction is a text such as "1/3". A schedule has its family
 with the family's options, and beside them what these stand for: the stages of each device, and its row of
@@ -46,8 +48,9 @@ def written(value: Any) -> Json:
     """A value as JSON holds it; TypeError for what no file holds, ValueError for an action without text."""
     if isinstance(value, Schedule):
         return _written_schedule(value)
-    if type(value) in RECORDS:
-        return {name: written(getattr(value, name)) for name in _hints(type(value))}
+    kind: Any = type(value)
+    if kind in RECORDS:
+        return {name: written(getattr(value, name)) for name in _hints(kind)}
     if isinstance(value, np.ndarray | np.generic):
         plain = value.tolist()
         return plain if value.dtype != object else written(plain)
@@ -81,10 +84,10 @@ def read(kind: Any, data: Json, where: str) -> Any:
         return Fraction(data)
     if kind is np.ndarray:
         return _column(data, where)
-    if kind is dict:
-        return (
-            {name: read(inner[1], each, f"{where}.{name}") for name, each in data.items()} if inner else data
-        )
+    if kind is dict and inner:
+        return {name: read(inner[1], each, f"{where}.{name}") for name, each in data.items()}
+    if kind is dict:  # whoever asked for it looks at its fields
+        return data
     if kind is Schedule:
         return _schedule(data, where)
     if type(data) is list:
