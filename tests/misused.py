@@ -186,7 +186,13 @@ def usual() -> dict:
         **dict.fromkeys(("timeline", "simulated", "measured"), TIMELINE),
         **{"parts": [X, X], "arrays": [X, X], "dy": X[:, :10], "y": Y, "batch": (X, Y), "data": (X, Y)},
         **{"action": "0F0", "what": "0F0", "text": "0F0", "mode": "always", "into": "a", "report": None},
-        **{"schedule": SCHEDULE, "schedules": [SCHEDULE, SCHEDULE], "timelines": (TIMELINE,), "spans": SPANS},
+        **{
+            "schedule": SCHEDULE,
+            "thing": SCHEDULE,
+            "schedules": [SCHEDULE, SCHEDULE],
+            "timelines": (TIMELINE,),
+            "spans": SPANS,
+        },
         **{
             "layers": gp.mlp([64, 10, 10]),
             "partitions": parts(),

@@ -21,6 +21,7 @@ from gpipe_sim.drawing.palette import (
     DOTS,
     FADED,
     FAINT,
+    GREYS,
     INK,
     KINDS,
     LANE,
@@ -29,6 +30,7 @@ from gpipe_sim.drawing.palette import (
     MEMORY,
     PALER,
     PAPER,
+    grey,
     ink,
     tint,
 )
@@ -141,6 +143,40 @@ def test_no_colour_has_two_meanings():
     assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 8
     assert MEMORY["saved activations"] == palette.IN_FLIGHT
     assert palette.CURVES[0] == INK, "curves are ink"
+
+
+# Without colours
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_tint_of_a_kind_has_a_grey_of_that_kind_in_the_same_order(kind):
+    """From a device's first stage on, however many there are; the numbers on them can be read."""
+    for stages in range(1, 65):
+        tints = [tint(KINDS[kind].colour, LATER * i / stages) for i in range(stages)]
+        levels = [int(grey(each)[1:3], 16) for each in tints]
+        first, palest = (int(each[1:3], 16) for each in GREYS[KINDS[kind].colour])
+        assert levels[0] == first and levels == sorted(levels)
+        expected = [first + (palest - first) * i / stages for i in range(stages)]
+        assert levels == pytest.approx(expected, abs=1)
+        for each in map(grey, tints):
+            assert each == "#" + 3 * each[1:3]
+            assert contrast(light(each), light(ink(each))) >= 4.5
+
+
+def test_kinds_differ_without_colours_by_a_pattern_or_by_luminance_at_every_stage():
+    greys = {kind: [grey(tint(look.colour, shade)) for shade in SHADES] for kind, look in KINDS.items()}
+    for (a, one), (b, other) in combinations(KINDS.items(), 2):
+        if one.pattern == other.pattern and {a, b} != {Kind.B, Kind.I}:
+            assert min(contrast(light(x), light(y)) for x in greys[a] for y in greys[b]) >= 1.5, (a, b)
+    lane = light(grey(LANE))
+    assert all(contrast(light(each), lane) >= 1.2 for levels in greys.values() for each in levels)
+
+
+def test_all_else_becomes_the_grey_that_is_as_light():
+    for colour in (*(look.colour for look in MEMORY.values()), COLLECTIVE.colour, PALER):
+        found = grey(colour)
+        assert found == "#" + 3 * found[1:3]
+        assert contrast(light(found), light(colour)) <= 1.02, colour
 
 
 # Read

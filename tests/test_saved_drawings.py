@@ -210,3 +210,56 @@ def test_a_page_of_no_size_is_refused(options):
         draw(TIMELINE, **options)
     with pytest.raises(TypeError, match=f"draw needs {name} to be a number"):
         draw(TIMELINE, **{name: "wide"})
+
+
+# Without colours
+
+IN_GREY = {
+    "plain": (TIMELINE, {}),
+    "narrow": (TIMELINE, {"width": 400, "font_size": 11}),
+    "everything": (TIMELINE, {"in_flight": True, "messages": True, "critical_path": True, "pushed": True}),
+    "memory": (TIMELINE, {"memory": metered(TIMELINE), "highlight": ["0F0"]}),
+    "every kind": (simulate(remat(gp.ZBV(3, 6), "always"), gp.Costs(comm=1)), {}),
+    "pairs": (simulate(gp.with_updates(gp.families.DualPipe(4, 8)), gp.Costs(update=1)), {}),
+    "sums": (
+        gp.all_reduce(simulate(gp.replicate(GPipe(2, 2), 2)), 4, links=gp.Link(bandwidth=1), clip=True),
+        {},
+    ),
+    "coarse": (simulate(ZBH1(32, 512)), {}),
+}
+
+
+@pytest.mark.parametrize("name", IN_GREY)
+def test_a_chart_without_colours_has_none_and_is_the_same_chart(name, tmp_path):
+    """In all that is saved; what a PDF writes stays words, and no dark page is made of white paper."""
+    timeline, options = IN_GREY[name]
+    drawing, coloured = draw(timeline, grey=True, **options), draw(timeline, **options)
+    grey, usual = str(drawing), str(coloured)
+    colours = {each if len(each) > 4 else 2 * each[1:] for each in re.findall(r"#[0-9a-fA-F]{3,6}\b", grey)}
+    assert len(colours) > 4
+    assert all(len({*re.findall("..", each.strip("#"))}) == 1 for each in colours), colours
+    assert "prefers-color-scheme" in usual and "prefers-color-scheme" not in grey
+    places = re.compile(r' d="([^"]*)"')
+    assert sorted("".join(places.findall(grey))) == sorted("".join(places.findall(usual)))
+    assert sorted(each.words for each in words_in(grey)) == sorted(each.words for each in words_in(usual))
+    for each in ("it.pdf", "it.png"):
+        drawing.save(tmp_path / each, width=700)
+    coloured.save(tmp_path / "usual.pdf", width=700)
+    image = imread(tmp_path / "it.png")[:, :, :3]
+    assert np.ptp(image, axis=2).max() == 0 and len(np.unique(image)) > 4
+    data, other = (tmp_path / "it.pdf").read_bytes(), (tmp_path / "usual.pdf").read_bytes()
+    assert sorted(words_of_pdf(data)) == sorted(words_of_pdf(other)) != []
+    assert [each for each in fills_of_pdf(data) if len({*each}) > 1] == []
+    assert any(len({*each}) > 1 for each in fills_of_pdf(other))
+
+
+def fills_of_pdf(data: bytes) -> set[tuple[bytes, ...]]:
+    """The colours that it paints with, as red, green and blue."""
+    streams = re.findall(rb"stream\r?\n(.*?)endstream", data, re.S)
+    pages = b"\n".join(zlib.decompress(each) for each in streams if each[:1] == b"\x78")
+    return {*re.findall(rb"(\S+) (\S+) (\S+) (?:rg|RG)\b", pages)}
+
+
+def test_grey_is_asked_for_with_true_or_false():
+    with pytest.raises(TypeError, match="draw needs grey to be True or False"):
+        draw(TIMELINE, grey="yes")

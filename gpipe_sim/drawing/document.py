@@ -51,12 +51,14 @@ class Svg:
         says: str,
         more: str = "",
         scale: float | None = None,
+        dark: bool = True,
     ):
         self._parts, self.size, self.says, self.more, self.scale = parts, size, says, more, scale
+        self._dark = dark  #: whether a saved file is dark for who prefers dark pages
 
     def __str__(self) -> str:
         """The file: with words under the mouse and for screen readers, dark for who prefers dark pages."""
-        style = f"<style>@media(prefers-color-scheme:dark){{{DARKER}}}</style>"
+        style = f"<style>@media(prefers-color-scheme:dark){{{DARKER}}}</style>" if self._dark else ""
         more = f"<desc>{escape(self.more)}</desc>" if self.more else ""
         return self._written([f"<title>{escape(self.says)}</title>{more}", style], hover=True)
 
@@ -90,7 +92,7 @@ class Svg:
         """
         if width is not None:
             scale = float(require_in("save", "width", width, 1, 10_001)) / self.size[0]
-            return Svg(self._parts, self.size, self.says, self.more, scale).save(path)
+            return Svg(self._parts, self.size, self.says, self.more, scale, self._dark).save(path)
         such_as = "a path, such as 'timeline.svg'"
         name = require("save", fspath(require("save", path, str | PathLike, such_as)), str, such_as)
         kind = name[-4:].lower()

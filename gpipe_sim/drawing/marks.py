@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.drawing.palette import INK, Look
+from gpipe_sim.drawing.palette import INK, Look, grey
 
 DIGIT, LETTER = 0.58, 0.5  #: the width of a character, in sizes of its font
 PADS = {DIGIT: 0.12, LETTER: 0.4}  #: room on both sides of a number and of words together
@@ -130,6 +130,18 @@ class Panel(NamedTuple):
     names: Sequence[Name]
     peaks: Sequence[Name] = ()
     notes: Sequence[Entry] = ()  #: what else the legend says
+
+
+def in_grey(panel: Panel) -> Panel:
+    """The same panel without colours: kinds are told apart by how dark they are, and by their patterns."""
+    return panel._replace(marks=[_greyed(mark) if isinstance(mark, Shape) else mark for mark in panel.marks])
+
+
+def _greyed(shape: Shape) -> Shape:
+    entry, fill = shape.entry, shape.fill and grey(shape.fill)
+    if entry and isinstance(entry.swatch, Look):
+        entry = entry._replace(swatch=entry.swatch._replace(colour=grey(entry.swatch.colour)))
+    return shape._replace(fill=fill, entry=entry)
 
 
 def legend(panels: Iterable[tuple[Panel, Scale]]) -> list[Entry]:

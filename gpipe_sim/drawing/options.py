@@ -39,7 +39,8 @@ class Picked(NamedTuple):
 class Wanted(NamedTuple):
     """What one panel shows; ``notes`` are what the legend says of how to read it, and of what is missing.
 
-    With ``versions`` they are the numbers in the boxes, and ``weights`` is the mode that chose them.
+    With ``versions`` they are the numbers in the boxes, and ``weights`` is the mode that chose them. ``grey``
+    says that these are not on colours.
     """
 
     strips: Strips | None = None
@@ -48,6 +49,7 @@ class Wanted(NamedTuple):
     notes: Sequence[Entry] = ()
     weights: str = ""
     versions: Versions | None = None
+    grey: bool = False
 
 
 def read_options(

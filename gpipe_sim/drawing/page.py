@@ -22,7 +22,7 @@ from gpipe_sim.drawing.document import (
     words_wide,
 )
 from gpipe_sim.drawing.geometry import rectangle, ticks
-from gpipe_sim.drawing.marks import DIGIT, Corner, Entry, Lines, Name, Panel, Shape, Style, legend
+from gpipe_sim.drawing.marks import DIGIT, Corner, Entry, Lines, Name, Panel, Shape, Style, in_grey, legend
 from gpipe_sim.drawing.paint import PATTERNS, PIXELS, Place, line_of, outline_all, paint
 from gpipe_sim.drawing.palette import FAINT, INK, Look
 from gpipe_sim.errors import Real, require_in
@@ -38,13 +38,14 @@ NUMBER, FINER = 34, 9  #: pixels from one number of the axis to the next, and fr
 
 
 class Sheet(NamedTuple):
-    """The width of a page, in pixels before it is drawn ``scale`` times as large.
+    """The width of a page, in pixels before it is drawn ``scale`` times as large, and whether it is ``grey``.
 
     Without a scale nobody asked for this width: a page may be wider or less wide, and its words may grow.
     """
 
     width: float = WIDTH
     scale: float | None = None
+    grey: bool = False
 
     @property
     def left(self) -> float:
@@ -87,6 +88,7 @@ class Laid(NamedTuple):
 def sheet(laid: Sequence[Laid], right: float, says: str, more: str = "", page: Sheet = Sheet()) -> Svg:  # noqa: B008
     """The page of these panels, which reach to ``right``, with a legend below them."""
     bottom = laid[-1].floor
+    laid = [each._replace(panel=in_grey(each.panel)) for each in laid] if page.grey else laid
     lines = list(_legend_lines(legend((each.panel, each.at.scale) for each in laid), page))
     words = [_room(each.title, HEADLINE) for each in laid] + [_room(each.caption, WORDS) for each in laid]
     widths = (_legend_width(line, page) for line in lines)
@@ -102,7 +104,7 @@ def sheet(laid: Sequence[Laid], right: float, says: str, more: str = "", page: S
         for i, line in enumerate(lines):
             yield from _legend(line, bottom + 6 + i * LEGEND_LINE, page)
 
-    return Svg(parts, (width, height), says, more, page.scale)
+    return Svg(parts, (width, height), says, more, page.scale, dark=not page.grey)
 
 
 def above(title: str, caption: str) -> float:

@@ -5,6 +5,7 @@ arrows, frames and curves are ink. Actions that would look alike without their h
 and matplotlib both read this file; a new kind of action, or a new category of memory, is one line in it.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Kind
@@ -70,13 +71,28 @@ DARK |= {
 }
 #: How far towards white: at most, for a device's later stages.
 LATER = 0.6
+#: What becomes of fills in a chart without colours: from a device's first stage to the palest of later ones.
+GREYS = {
+    KINDS[Kind.F].colour: ("#404040", "#a0a0a0"),
+    KINDS[Kind.B].colour: ("#c6c6c6", "#dedede"),
+    KINDS[Kind.W].colour: ("#868686", "#b4b4b4"),
+    KINDS[Kind.R].colour: ("#868686", "#b4b4b4"),
+    KINDS[Kind.U].colour: ("#000000", "#161616"),
+    LANE: ("#f6f6f6", "#f6f6f6"),
+}
 #: How opaque on their lane: boxes beside those that are highlighted.
 FADED = 0.18
 
 
 def tint(colour: str, shade: float) -> str:
     """A colour mixed with white: a shade of 0 leaves it as it is, 1 gives white."""
-    return "#" + "".join(f"{round(c + (255 - c) * shade):02x}" for c in _channels(colour))
+    return mixed(colour, ON_DARK, shade)
+
+
+def mixed(colour: str, other: str, part: float) -> str:
+    """A colour with so much of another one in it."""
+    both = zip(_channels(colour), _channels(other), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in both)
 
 
 def ink(fill: str) -> str:
@@ -86,9 +102,31 @@ def ink(fill: str) -> str:
     """
     if fill in DARK:
         return PAPER
-    linear = [_linear(channel / 255) for channel in _channels(fill)]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return ON_DARK if (luminance + 0.05) ** 2 < 0.05 * 1.05 else ON_LIGHT
+    return ON_DARK if (_luminance(fill) + 0.05) ** 2 < 0.05 * 1.05 else ON_LIGHT
+
+
+@cache
+def grey(fill: str) -> str:
+    """What a fill is without colours: a kind has its own greys, all else the grey that is as light."""
+    for colour, (first, palest) in GREYS.items():
+        if (shade := _shade(fill, colour)) is not None:
+            return mixed(first, palest, shade / LATER)
+    light = _luminance(fill)
+    level = 12.92 * light if light <= 0.0031308 else 1.055 * light ** (1 / 2.4) - 0.055
+    return mixed(ON_LIGHT, ON_DARK, level)
+
+
+def _shade(fill: str, colour: str) -> float | None:
+    """How pale a fill is of this colour, as ``tint`` made it; None if it is another one."""
+    low = min(base := _channels(colour))
+    shade = min(LATER, (_channels(fill)[base.index(low)] - low) / (255 - low))
+    again = zip(_channels(fill), _channels(tint(colour, shade)), strict=True) if shade >= 0 else [(0, 255)]
+    return shade if all(abs(a - b) <= 1 for a, b in again) else None  # channels are rounded
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = (_linear(channel / 255) for channel in _channels(colour))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _linear(channel: float) -> float:

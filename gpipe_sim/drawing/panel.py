@@ -39,6 +39,7 @@ from gpipe_sim.drawing.palette import (
     LATER,
     LINES,
     Look,
+    grey,
     ink,
     tint,
 )
@@ -145,7 +146,7 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
     fine = is_fine(every, scale)
     yield from box_marks(every, picked, fine)
     yield Labels(list(long_waits(timeline, rows, wanted.messages)), INK)
-    yield from _numbers(every, picked, VERSION if wanted.versions else NUMBER)
+    yield from _numbers(every, picked, VERSION if wanted.versions else NUMBER, wanted.grey)
     if fine and (phases := _phases(timeline, rows)).paths:
         yield phases
     if picked and (framed := [box.outline for box in every if not _fades(box, picked)]):
@@ -188,13 +189,14 @@ def _grouped(every: Iterable[Box], key: Callable[[Box], Key]) -> dict[Key, list[
     return groups
 
 
-def _numbers(every: Sequence[Box], picked: Picked | None, entry: Entry) -> Iterator[Labels]:
+def _numbers(every: Sequence[Box], picked: Picked | None, entry: Entry, in_grey: bool) -> Iterator[Labels]:
     """The number in each box: of a kind and a colour all that have room, or none."""
+    seen: Callable[[str], str] = grey if in_grey else str
     for kind, group in _grouped(every, lambda box: box.kind).items():
         says = MADE if entry is VERSION and kind is Kind.U else entry
         longest = max((box.label for box in group), key=len)
         median = sorted(float(box.width) for box in group)[len(group) // 2]
-        by_ink = _grouped(group, lambda box: FAINT if _fades(box, picked) else ink(box.fill))
+        by_ink = _grouped(group, lambda box: FAINT if _fades(box, picked) else ink(seen(box.fill)))
         for colour, alike in by_ink.items():
             yield Labels([_number(box) for box in alike], colour, DIGIT, (longest, median), says)
 

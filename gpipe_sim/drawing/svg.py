@@ -16,7 +16,7 @@ from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
 from gpipe_sim.drawing.waiting_block import pushed as pushed_panel
 from gpipe_sim.drawing.words import caption, title, unequal_work
-from gpipe_sim.errors import ScheduleError, listed
+from gpipe_sim.errors import ScheduleError, listed, require_flags
 from gpipe_sim.streams.staleness import staleness
 
 MOST_TIMED = 300_000  #: actions that are timed unasked
@@ -51,6 +51,7 @@ def draw(
     titles: "Sequence[str] | None" = None,
     width: float | None = None,
     font_size: float | None = None,
+    grey: bool = False,
 ) -> Svg:
     """Draw one or more timelines below each other, on one time axis.
 
@@ -72,6 +73,9 @@ def draw(
     unless one of them is given. Then the page is exactly so wide, and lines that are too long for it are
     broken: ``draw(timeline, width=317, font_size=9).save("column.pdf")`` is 3.3 inches wide, in 6.75 points.
 
+    ``grey=True`` is for print in black and white: kinds of actions are told apart by how dark they are and by
+    their patterns, and so is all else. It is on white, in a saved file too.
+
     With too many actions for a box each, the chart shows how much of its time each device spends on what, and
     the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted or
     pushed.
@@ -85,9 +89,11 @@ def draw(
     for timeline in timelines:
         require_timeline("draw", timeline)
     titles = _titles(timelines, titles)
-    page = read_sheet("draw", width, font_size)
+    require_flags("draw", grey=grey)
+    page = read_sheet("draw", width, font_size)._replace(grey=bool(grey))
     options = in_flight, memory, messages, critical_path, highlight, weights, pushed
     grain, wanted = read_options("draw", timelines, *options)
+    wanted = [each._replace(grey=page.grey) for each in wanted]
     strips = wanted[0].strips  # what they hold at most is written on the right of the lanes
     beside = max(RIGHT, 12 + words_wide(strips.widest, LARGE)) if strips else RIGHT
     fill = grain.column > 0 or page.scale is not None
