@@ -19,6 +19,12 @@ MOST_PAIRS = 10_000  #: how many (stage, microbatch) pairs rows may span, beside
 class Explicit(Schedule):
     """A schedule given row by row: a student's own, or one read from a file.
 
+    >>> schedule = gp.Explicit(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"])
+    >>> schedule == gp.Explicit.parse("0F0 0F1 0B0 0B1\\n1F0 1B0 1F1 1B1")
+    True
+    >>> gp.simulate(schedule).makespan
+    9
+
     ``rows`` holds one row per device, of actions or of their spelling ("0F0 0B0" or ["0F0", "0B0"]).
     ``placement`` lists the stages that each device holds; unless given, device s mod K holds stage s.
     ``microbatches`` is one more than the largest label unless given. ValueError for text that spells no
