@@ -22,7 +22,7 @@ class Data(NamedTuple):
     y_held_out: np.ndarray
 
 
-def digits(*, held_out: float = 0.2, seed: int = 0, dtype: "DTypeLike" = np.float64) -> Data:
+def digits(*, held_out: float = 0.2, seed: int = 0, dtype: "DTypeLike" = "float64") -> Data:
     """Digits as 64 features from 0 to 1, shuffled by the seed; the share ``held_out`` of them is held out.
 
     >>> data = gp.digits()

@@ -181,7 +181,7 @@ class Linear(Layer):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = np.float64
+        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = "float64"
     ):
         inputs, outputs = size("Linear", "inputs", inputs), size("Linear", "outputs", outputs)
         draw = Weights("Linear", rng, dtype)
@@ -298,7 +298,7 @@ ACTIVATIONS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 
 
 def mlp(
-    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: "DTypeLike" = np.float64
+    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: "DTypeLike" = "float64"
 ) -> list[Layer]:
     """Linear layers with an activation between them; ``sizes`` lists the features, from input to output.
 

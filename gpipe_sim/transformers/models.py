@@ -24,7 +24,7 @@ def gpt(
     causal: bool = True,
     dropout: float = 0.0,
     rng: np.random.Generator | None = None,
-    dtype: "DTypeLike" = np.float32,
+    dtype: "DTypeLike" = "float32",
 ) -> list[Layer]:
     """A language model: embedding, positions, Transformer blocks, LayerNorm, and a linear head over tokens.
 
