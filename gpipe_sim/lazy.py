@@ -15,10 +15,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, Signature, formatannotation, signature
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 
 #: What a name needs beside NumPy: (package, the extra of gpipe_sim that installs it).
 Extras = Mapping[str, tuple[str, str]]
@@ -107,6 +107,13 @@ class _Words(str):
     __repr__ = str.__str__
 
 
+class _Named(partial):
+    """A function that is there by default, shown by its name."""
+
+    def __repr__(self) -> str:
+        return str(self.func.__name__)
+
+
 def readable(package: str) -> None:
     """Let ``help`` show types as the source calls them, in the signatures of a package's public names."""
     _show(sys.modules[package])
@@ -123,7 +130,8 @@ def _show(found: object) -> None:
     elif not isinstance(found, type):
         _show(type(found))  # of a loss, which is called
     elif issubclass(found, Enum):
-        found.__signature__ = Signature([Parameter("value", Parameter.POSITIONAL_OR_KEYWORD)])
+        value = Parameter("value", Parameter.POSITIONAL_OR_KEYWORD)
+        found.__signature__ = Signature([value])  # type: ignore[attr-defined]
     else:
         for base in found.__mro__:
             if _home(base).startswith("gpipe_sim."):
@@ -147,9 +155,16 @@ def _show_words(function: FunctionType) -> None:
     """Give it a signature whose types are in words; its annotations stay as they are."""
     if "__signature__" not in vars(function):
         told = signature(function)
-        shown = [each.replace(annotation=_words(each.annotation)) for each in told.parameters.values()]
+        shown = [
+            each.replace(annotation=_words(each.annotation), default=_named(each.default))
+            for each in told.parameters.values()
+        ]
         returned = _words(told.return_annotation)
         vars(function)["__signature__"] = told.replace(parameters=shown, return_annotation=returned)
+
+
+def _named(default: object) -> object:
+    return _Named(default) if isinstance(default, FunctionType | BuiltinFunctionType) else default
 
 
 def _words(annotation: object) -> object:

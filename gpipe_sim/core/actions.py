@@ -29,6 +29,7 @@ class Kind(StrEnum):
 
     @property
     def meaning(self) -> str:
+        """What it does, in a few words."""
         return MEANINGS[self]
 
 
@@ -88,6 +89,7 @@ class OverlapFB(NamedTuple):
 
     @property
     def parts(self) -> tuple[Action, ...]:
+        """The forward and the backward."""
         return (self.forward, self.backward)
 
     def __str__(self) -> str:

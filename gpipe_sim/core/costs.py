@@ -112,7 +112,10 @@ class Costs(CostModel):
 
     @classmethod
     def from_forward(cls, forward: Cost, backward: Real = 2, **others: Any) -> "Costs":
-        """Each backward takes ``backward`` times as long as its forward: half of that in I, half in W."""
+        """Each backward takes ``backward`` times as long as its forward: half of that in I, half in W.
+
+        ``others`` are the arguments of ``Costs`` that are left, such as ``comm``.
+        """
         given, backward = cls(forward, 0, 0, **others), duration("from_forward", "backward", backward)
         half = _scaled(given.forward, backward, 2)
         return replace(given, input_grad=half, weight_grad=half)

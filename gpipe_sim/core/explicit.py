@@ -73,7 +73,8 @@ class Explicit(Schedule):
 
         "rank 0: 0F0 0B0" is read too. Either every row or none also names the stages that its device holds:
         "device 0, stages 0 7: 0F0 ...". If none does, ``placement`` says it, and without that, device s mod K
-        holds stage s. ValueError for a row that begins with another device's number.
+        holds stage s. ``options`` are those of ``Explicit``, ``placement`` and ``microbatches``. ValueError
+        for a row that begins with another device's number.
         """
         require("Explicit.parse", text, str, "a text")
         rows, held = row_texts(text)

@@ -37,17 +37,21 @@ class MetaArray(Standard):
 
     @property
     def ndim(self) -> int:
+        """How many axes it has."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """How many numbers it would hold."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """How many bytes these would take."""
         return self.size * self.dtype.itemsize
 
     def copy(self) -> "MetaArray":  # type: ignore[override]
+        """One like it with bytes of its own."""
         return MetaArray(self.shape, self.dtype)
 
     def view(self, *shape: int) -> "MetaArray":  # type: ignore[override]

@@ -83,6 +83,7 @@ class Nodes:
             require("Nodes", link, Link, "links, such as Link(latency=1, bandwidth=100)")
 
     def link(self, source: int, target: int) -> Link:
+        """The link from one device to another."""
         same = source // self.devices_per_node == target // self.devices_per_node
         return self.inside if same else self.between
 

@@ -142,6 +142,7 @@ class Plan:
 
     @property
     def replicas(self) -> int:
+        """How many copies of the pipeline run side by side."""
         return self.candidate.mesh.replicas
 
     @property
@@ -249,6 +250,7 @@ class Plans:
 
     @property
     def best(self) -> Plan:
+        """The fastest of them."""
         return self.plans[0]
 
     @cached_property
