@@ -91,15 +91,13 @@ def test_the_docstring_lists_all_of_them_by_chapter():
 
 def test_each_name_of_the_package_stands_under_its_own_chapter():
     """And in the order of the alphabet, as those one step down do."""
+    homes = stub("gpipe_sim")
     sections = re.split(r"^(\w+): .*$", gp.__doc__[: gp.__doc__.index("NumPy is all")], flags=re.M)[1:]
     for chapter, text in zip(sections[::2], sections[1::2], strict=True):
-        room = "dataset" if chapter == "data" else chapter
-        homes = stub("gpipe_sim")
-        own = [
-            name for name in FLAT if name != "torch_backend" and homes[name].startswith(f"gpipe_sim.{room}")
-        ]
-        listed = re.findall(r"gp\. (\w+(?:,\s+\w+)*)", text)
-        assert re.split(r",\s+", listed[0] if listed else "") == sorted(own, key=str.lower) or [""], chapter
+        room = f"gpipe_sim.{'dataset' if chapter == 'data' else chapter}."
+        own = sorted((name for name in FLAT if f"{homes[name]}.".startswith(room)), key=str.lower)
+        listed = re.search(r" gp\. (\w+(?:,\s+\w+)*)", text)
+        assert (re.split(r",\s+", listed[1]) if listed else []) == own, chapter
 
 
 #: What can be called, by name: functions, classes, and the losses.
@@ -246,6 +244,23 @@ def test_help_completion_and_getmembers_work_with_numpy_alone():
     assert helped.startswith("33 ")
     assert re.search(r" gp\.why\. [\w, ]*why_idle", helped) and "pip install 'gpipe_sim[torch]'" in helped
     assert "peak_in_flight(" in helped and "class OneFOneB(" in helped
+
+
+def test_pydoc_shows_every_chapter_with_numpy_alone():
+    printed = with_numpy_alone(
+        f"""
+        import pydoc
+
+        for name in {sorted(CHAPTERS | {"course"})}:
+            print("::", pydoc.render_doc(f"gpipe_sim.{{name}}", renderer=pydoc.plaintext))
+        """
+    )
+    shown = printed.split(":: ")[1:]
+    assert len(shown) == len(CHAPTERS) + 1
+    for name, text in zip(sorted(CHAPTERS | {"course"}), shown, strict=True):
+        assert f"gpipe_sim.{name}" in text and "NAME" in text
+        functions = {each for each in CALLABLE if each.startswith(f"{name}.")}
+        assert all(f"{each.removeprefix(f'{name}.')}(" in text for each in functions), name
 
 
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it():

@@ -6,11 +6,11 @@ and ``from_torch_csv`` for orders, ``recognize`` for what family an order is of,
 The lesson is "On real devices".
 """
 
-from gpipe_sim import lazy
+from gpipe_sim import signatures
 from gpipe_sim.export.recognize import recognize
 from gpipe_sim.export.recorded import recorded_run, recorded_where
 from gpipe_sim.export.torch_csv import from_torch_csv, to_torch_csv
 
 __all__ = ["from_torch_csv", "recognize", "recorded_run", "recorded_where", "to_torch_csv"]
 
-lazy.readable(__name__)
+signatures.readable(__name__)

@@ -8,7 +8,7 @@ To add one: write a class with an ``order`` in a file of its own, and name it he
 then tested on it too; on those without a flush, every law but that of equal gradients.
 """
 
-from gpipe_sim import lazy
+from gpipe_sim import signatures
 from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.interleaved import Interleaved1F1B
 from gpipe_sim.core.naive import Naive
@@ -64,4 +64,4 @@ __all__ = [
     "v_shaped",
 ]
 
-lazy.readable(__name__)
+signatures.readable(__name__)

@@ -11,9 +11,9 @@ asks the hook ``ON_LINKS`` for one. Public names: ``Link``, ``Nodes``, ``simulat
 ``simulate_many``, ``Collective``.
 """
 
-from gpipe_sim import lazy
+from gpipe_sim import signatures
 from gpipe_sim.links.shared_wire import simulate_shared
 
 __all__ = ["simulate_shared"]
 
-lazy.readable(__name__)
+signatures.readable(__name__)

@@ -9,7 +9,7 @@ Each is a ``core.layers.Layer``: a forward with its gradients beside it, and an 
 without contents what it would make. Lesson 16, "Transformers and giants, in bytes".
 """
 
-from gpipe_sim import lazy
+from gpipe_sim import signatures
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.blocks import Checkpoint, Residual, TransformerBlock
 from gpipe_sim.transformers.models import unpacked
@@ -41,4 +41,4 @@ __all__ = [
     "unpacked",
 ]
 
-lazy.readable(__name__)
+signatures.readable(__name__)

@@ -6,7 +6,7 @@ order legal", explains its waiting devices with it; charts frame the critical pa
 Names: ``critical_path``, ``why_idle``, and ``Explanation``, which is what ``why_idle`` gives.
 """
 
-from gpipe_sim import lazy
+from gpipe_sim import signatures
 from gpipe_sim.why.critical_path import critical_path, why_idle
 from gpipe_sim.why.metrics import (
     bytes_through,
@@ -28,4 +28,4 @@ __all__ = [
     "why_idle",
 ]
 
-lazy.readable(__name__)
+signatures.readable(__name__)
