@@ -16,9 +16,9 @@ CALLED = ("__new__", "__init__", "__call__")  #: what runs where a class, or one
 
 
 class _Words(str):
-    """An annotation that is shown as it is, without quotes."""
+    """An annotation that is shown as it is, without quotes; ``meant`` is the one that it stands for."""
 
-    __slots__ = ()
+    meant: object
     __repr__ = str.__str__
 
 
@@ -86,6 +86,8 @@ def _words(annotation: object) -> object:
     """``Link | Nodes`` of ``gpipe_sim.links.links.Link | gpipe_sim.links.links.Nodes``, or of a string."""
     if annotation is Parameter.empty:
         return annotation
-    text = annotation if isinstance(annotation, str) else formatannotation(annotation)
-    text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)|'", "", text)
-    return _Words(text.replace("int | float | Fraction", "Real"))
+    spelled = annotation if isinstance(annotation, str) else formatannotation(annotation)
+    text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)|'", "", spelled)
+    words = _Words(text.replace("int | float | Fraction", "Real"))
+    words.meant = annotation
+    return annotation if words == spelled and annotation is not spelled else words
