@@ -2,20 +2,26 @@
 
 A schedule is plain data. It can be timed, run on real arrays, checked, measured and drawn:
 
-    import gpipe_sim as gp
+    >>> import gpipe_sim as gp
+    >>> schedule = gp.OneFOneB(devices=4, microbatches=8)
+    >>> timeline = gp.simulate(schedule)  # gp.draw(timeline) draws it
+    >>> timeline.makespan, gp.peak_in_flight(schedule)
+    (33, (4, 3, 2, 1))
+    >>> partitions, data = gp.split(gp.mlp([64, 32, 32, 10]), stages=4), gp.digits()
+    >>> step = gp.train_step(partitions, schedule, data[:2], loss=gp.cross_entropy)
+    >>> f"{step.loss:.4f}"
+    '2.4057'
 
-    schedule = gp.OneFOneB(devices=4, microbatches=8)
-    timeline = gp.simulate(schedule)
-    partitions = gp.split(gp.mlp([64, 32, 32, 10]), stages=4)
-    step = gp.train_step(partitions, schedule, (x, y), loss=gp.cross_entropy)
+Such examples stand in the help of what is used most, ``help(gp.simulate)``; ``np`` there is NumPy. In
+signatures a ``Real`` is a whole number, a float or a ``Fraction``.
 
 What most people use is a name of the package itself. The rest is one step down, in the chapter that it
 belongs to, such as ``gp.why.critical_path``. Chapter by chapter:
 
 core: schedules, their times, and a training step
     gp. Adam, bubble_fraction, bubble_overhead, check, Costs, cross_entropy, evaluate, Explicit, GPipe,
-        Interleaved1F1B, mlp, mse, Naive, OneFOneB, peak_in_flight, problems, remat, SGD, simulate,
-        single_device_step, span_bubble, split, MetaArray, train, train_step
+        Interleaved1F1B, MetaArray, mlp, mse, Naive, OneFOneB, peak_in_flight, problems, remat, SGD,
+        simulate, single_device_step, span_bubble, split, train, train_step
     gp.core. Action, B, busy_time, Context, CostModel, F, GELU, I, idle_time, Kind, Layer, LAYERS, Linear,
         looped, Loss, needs, Optimizer, outputs, OverlapFB, Partition, R, ReLU, roots, Schedule, Span,
         Tanh, Timeline, train_single_device, U, useful_time, W
@@ -25,7 +31,7 @@ families: later schedules, a small class each
         VHalf, VMin, WITHOUT_FLUSH, ZBH2
 why: why a device waits
     gp.why. bytes_through, critical_path, idle_spans, in_flight, phases, speedup, utilization, why_idle
-machine: one action at a time, and orders within a limit
+machine: one action at a time, for code that chooses what to run next
 links: what messages cost
     gp. Link, Nodes, simulate_many
     gp.links. simulate_shared
@@ -68,7 +74,8 @@ errors: what is raised
 NumPy is all that these need, but for ``gp.plots``, which draws with matplotlib (``pip install
 'gpipe_sim[plot]'``). The same schedules run on PyTorch in ``gp.torch_backend`` (``pip install
 'gpipe_sim[torch]'``). The lessons are notebooks for Jupyter (``pip install 'gpipe_sim[lessons]'``), and
-``gp.course`` checks what is answered in them.
+``gp.course`` checks what is answered in them. What a student has written by lesson 15 stands in
+one file, to be read after the lessons: ``gpipe_sim.textbook``.
 
 A name is loaded when it is first used, so importing the package takes hardly any time. ``__init__.pyi`` says
 where each comes from; editors and type checkers read it too.

@@ -42,6 +42,7 @@ def from_stub(package: str, extras: Extras) -> tuple[Callable[[str], object], Ca
             if not missing:
                 raise
             raise AttributeError(f"{package}.{name} {missing}") from error
+        import_module("gpipe_sim.signatures").show(found)
         setattr(module, name, found)
         return found
 

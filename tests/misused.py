@@ -237,6 +237,11 @@ OWN: dict[str, dict] = {
 }  # fmt: skip
 
 
+def meant_by(parameter: Parameter) -> object:
+    """Its annotation, where ``help`` has words for it."""
+    return getattr(parameter.annotation, "meant", parameter.annotation)
+
+
 def arguments(name: str) -> dict:
     """Right ones for a function, made anew."""
     made, own = usual(), OWN.get(name, {})
@@ -247,7 +252,7 @@ def arguments(name: str) -> dict:
 
 
 def _right(parameter: Parameter, made: dict):
-    if parameter.annotation is int and parameter.name == "batch":  # how many sequences, in a formula
+    if meant_by(parameter) is int and parameter.name == "batch":  # how many sequences, in a formula
         return 1
     if parameter.default is Parameter.empty or parameter.default is None or parameter.name == "report":
         return made[parameter.name] if parameter.default is Parameter.empty else made.get(parameter.name)

@@ -30,6 +30,7 @@ from misused import (
     Y,
     arguments,
     hostile,
+    meant_by,
     parts,
     step,
     train,
@@ -121,7 +122,7 @@ def spoil(name: str, parameter: str, wrong: object, given: dict) -> bool:
     """Call with one wrong argument: it is meant, or a sentence of ours says what is wrong. Whether it ran."""
     function = FUNCTIONS[name]
     each = signature(function).parameters[parameter]
-    meant = wrong is each.default or may_be(each.annotation, wrong, each.name)
+    meant = wrong is each.default or may_be(meant_by(each), wrong, each.name)
     call = signature(function).bind_partial()
     call.arguments = given | {each.name: (wrong,) if each.kind is each.VAR_POSITIONAL else wrong}
     try:
@@ -130,7 +131,7 @@ def spoil(name: str, parameter: str, wrong: object, given: dict) -> bool:
         said = f"{each.name}|{SAID_AS.get(each.name, each.name)}"
         assert is_said_by_us(error), (each.name, got(wrong), str(error))
         assert re.search(rf"\b({name}|{said})\b|{THINGS}", str(error)), (each.name, str(error))
-        if each.annotation in (*NUMBERS, bool) and not meant:
+        if meant_by(each) in (*NUMBERS, bool) and not meant:
             assert re.search(rf"\b({said})\b", str(error)), (each.name, str(error))
             assert got(wrong) in str(error), (each.name, str(error))
         assert len(str(error)) < 400 or type(error) is gp.errors.MemoryLimitError
@@ -147,7 +148,7 @@ def test_a_wrong_argument_is_refused_by_its_name_and_changes_nothing(name):
     before = contents(given)
     for each in signature(FUNCTIONS[name]).parameters.values():
         for wrong in WRONG if each.name in given else ():
-            meant = wrong is each.default or may_be(each.annotation, wrong, each.name)
+            meant = wrong is each.default or may_be(meant_by(each), wrong, each.name)
             if meant and not isinstance(wrong, int | float | str | list | tuple | np.ndarray):
                 continue
             if wrong is True and meant:

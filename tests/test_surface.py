@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -88,18 +89,92 @@ def test_the_docstring_lists_all_of_them_by_chapter():
     }
 
 
+def test_each_name_of_the_package_stands_under_its_own_chapter():
+    """And in the order of the alphabet, as those one step down do."""
+    homes = stub("gpipe_sim")
+    sections = re.split(r"^(\w+): .*$", gp.__doc__[: gp.__doc__.index("NumPy is all")], flags=re.M)[1:]
+    for chapter, text in zip(sections[::2], sections[1::2], strict=True):
+        room = f"gpipe_sim.{'dataset' if chapter == 'data' else chapter}."
+        own = sorted((name for name in FLAT if f"{homes[name]}.".startswith(room)), key=str.lower)
+        listed = re.search(r" gp\. (\w+(?:,\s+\w+)*)", text)
+        assert (re.split(r",\s+", listed[1]) if listed else []) == own, chapter
+
+
+#: What can be called, by name: functions, classes, and the losses.
+CALLABLE = {
+    name: value
+    for name, value in (
+        {name: getattr(gp, name) for name in sorted(FLAT - EXTRAS)}
+        | {f"{room}.{name}": getattr(getattr(gp, room), name) for room in CHAPTERS for name in below(room)}
+    ).items()
+    if callable(value)
+}
+
+
+def methods(found: object) -> dict[str, Callable]:
+    """What a reader of help sees of a class, with what it has from its bases here."""
+    return {
+        name: value
+        for name, value in inspect.getmembers(found if inspect.isclass(found) else None, callable)
+        if not name.startswith("_") and str(getattr(value, "__module__", "")).startswith("gpipe_sim")
+    }
+
+
+#: With the methods of public classes, such as ``core.Timeline.on``.
+READ_IN_HELP = CALLABLE | {
+    f"{name}.{method}": value for name, found in CALLABLE.items() for method, value in methods(found).items()
+}
+
+
 def test_signatures_can_be_read_in_help():
     """``plan`` had 1,245 characters, of its types and of every schedule; ``Costs`` 949."""
-    found = {name: getattr(gp, name) for name in FLAT - EXTRAS}
-    found |= {f"{room}.{name}": getattr(getattr(gp, room), name) for room in CHAPTERS for name in below(room)}
-    found = {name: value for name, value in found.items() if not name.startswith("errors.")}
-    functions = {name: value for name, value in found.items() if callable(value)}
-    assert len(functions) > 100
+    functions = {name: value for name, value in READ_IN_HELP.items() if not name.startswith("errors.")}
+    assert len(functions) > 200 and len(CALLABLE) > 100
     for name, function in functions.items():
         signature = inspect.signature(function)
         defaults = [each.default for each in signature.parameters.values() if each.default is not each.empty]
-        assert len(str(signature)) < 530 and all(len(repr(default)) <= 30 for default in defaults), name
-        assert "Union[" not in str(signature) and "fractions.Fraction | coll" not in str(signature), name
+        assert len(str(signature)) < 450 and all(len(repr(default)) <= 30 for default in defaults), name
+        assert not re.search(r"0x|<|gpipe_sim|Union\[|fractions|collections|numpy\.", str(signature)), name
+        types = [each.annotation for each in signature.parameters.values()] + [signature.return_annotation]
+        assert not any(re.search("[\"']", inspect.formatannotation(each)) for each in types), name
+        assert "*args" not in str(signature), name
+        for each in signature.parameters.values():
+            if each.kind is each.VAR_KEYWORD:  # it says what these are
+                assert f"``{each.name}``" in inspect.getdoc(function), name
+
+
+def test_signatures_say_types_as_the_source_does():
+    for name, told in (
+        ("links.simulate_shared", "links: Link | Nodes | Mapping[tuple[int, int], Link]"),
+        ("Link", "latency: Real = 0"),
+        ("plan", "schedules: Sequence[type[Schedule]] | None = None"),
+        ("train", "report: Report = print"),
+        ("digits", "dtype: DTypeLike = 'float64'"),
+        ("cross_entropy", "(outputs: ndarray, targets: ndarray) -> float"),
+        ("core.Kind", "(value)"),
+    ):
+        assert told in str(inspect.signature(CALLABLE[name])), name
+    report = inspect.signature(gp.train).parameters["report"].default
+    assert callable(report) and report.func is print  # as it is called
+    assert gp.simulate.__annotations__["return"] is gp.core.Timeline  # and the annotations stay
+    costs = inspect.signature(gp.simulate).parameters["costs"].annotation
+    assert repr(costs) == "CostModel | None" and costs.meant == gp.core.CostModel | None
+    assert inspect.signature(gp.GPipe).parameters["devices"].annotation is int
+
+
+def test_a_schedule_of_ones_own_shows_what_it_takes():
+    class Mine(gp.core.Schedule):
+        pass
+
+    assert str(inspect.signature(Mine)) == "(devices: int, microbatches: int) -> None"
+    assert [*inspect.signature(gp.core.Schedule).parameters] == ["devices", "microbatches"]
+
+
+@pytest.mark.parametrize("name", sorted(READ_IN_HELP))
+def test_help_begins_with_a_sentence(name):
+    first = (inspect.getdoc(READ_IN_HELP[name]) or "").partition("\n\n")[0]
+    assert first.endswith((".", ":")) and len(first.split()) >= 3, first
+    assert not first.startswith(name.split(".")[-1] + "("), "a dataclass's own"
 
 
 def test_results_are_not_public_names():
@@ -172,6 +247,23 @@ def test_help_completion_and_getmembers_work_with_numpy_alone():
     assert helped.startswith("33 ")
     assert re.search(r" gp\.why\. [\w, ]*why_idle", helped) and "pip install 'gpipe_sim[torch]'" in helped
     assert "peak_in_flight(" in helped and "class OneFOneB(" in helped
+
+
+def test_pydoc_shows_every_chapter_with_numpy_alone():
+    printed = with_numpy_alone(
+        f"""
+        import pydoc
+
+        for name in {sorted(CHAPTERS | {"course"})}:
+            print("::", pydoc.render_doc(f"gpipe_sim.{{name}}", renderer=pydoc.plaintext))
+        """
+    )
+    shown = printed.split(":: ")[1:]
+    assert len(shown) == len(CHAPTERS) + 1
+    for name, text in zip(sorted(CHAPTERS | {"course"}), shown, strict=True):
+        assert f"gpipe_sim.{name}" in text and "NAME" in text
+        functions = {each for each in CALLABLE if each.startswith(f"{name}.")}
+        assert all(f"{each.removeprefix(f'{name}.')}(" in text for each in functions), name
 
 
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it():

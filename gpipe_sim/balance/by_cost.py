@@ -37,6 +37,11 @@ def balance_by_cost(
 ) -> list[int]:
     """How many layers each stage gets, so that the slowest stage is as fast as it can be.
 
+    >>> gp.balance_by_cost([1, 1, 1, 1, 1, 4], stages=3)
+    [3, 2, 1]
+    >>> gp.balance_by_cost([1, 1, 1, 1, 1, 4], stages=3, speeds=[1, 1, 2])
+    [2, 2, 2]
+
     ``costs`` are the layers', in any unit; what an embedding or a head costs is added to the first or the
     last. No other cut into runs of layers, one or more for each stage, has a faster slowest stage. Of cuts
     that are as good it is the most even one: the sum of the stages' squared times is the smallest. On equal

@@ -28,8 +28,8 @@ def balance_by_parameters(layers: Sequence[Layer], stages: int, **options: Any) 
     """How many layers each stage gets, so that the one with the most weights has as few as possible.
 
     Weights are not time: a convolution has few and computes much, an embedding has many and computes nothing.
-    A model on paper will do. ``options`` are those of ``balance_by_cost``. ValueError for more stages than
-    layers.
+    A model on paper will do. ``options`` are those of ``balance_by_cost``: ``speeds``, ``sizes`` and
+    ``memory``. ValueError for more stages than layers.
     """
     _require("balance_by_parameters", layers, stages)
     return balance_by_cost([_weights(layer, "size") for layer in layers], stages, **options)
@@ -47,9 +47,9 @@ def balance_by_time(
     """How many layers each stage gets, so that the slowest stage is as fast as it can be on this computer.
 
     What a layer costs is the median time of ``runs`` forwards and backwards of the ``sample``, the inputs of
-    one microbatch, after ``warmup`` runs that do not count. ``options`` are those of ``balance_by_cost``, in
-    seconds. Another run may cut elsewhere, as times vary. ValueError for more stages than layers, for layers
-    on paper, and for a sample that the layers do not take.
+    one microbatch, after ``warmup`` runs that do not count. ``options`` are those of ``balance_by_cost``:
+    ``speeds``, ``sizes`` and ``memory``. Another run may cut elsewhere, as times vary. ValueError for more
+    stages than layers, for layers on paper, and for a sample that the layers do not take.
     """
     _require("balance_by_time", layers, stages)
     x = _read_sample("balance_by_time", sample)
@@ -75,7 +75,8 @@ def balance_by_size(
     Microbatches in flight are not counted; of those the first stages of 1F1B hold more than the last.
 
     Nothing is computed, so the layers and the sample may be on paper. ``options`` are those of
-    ``balance_by_cost``. ValueError for more stages than layers, or a sample that they do not take.
+    ``balance_by_cost``: ``speeds``, ``sizes`` and ``memory``. ValueError for more stages than layers, or a
+    sample that they do not take.
     """
     _require("balance_by_size", layers, stages)
     x = _read_sample("balance_by_size", sample)

@@ -29,6 +29,7 @@ class Kind(StrEnum):
 
     @property
     def meaning(self) -> str:
+        """What it does, in a few words."""
         return MEANINGS[self]
 
 
@@ -43,7 +44,12 @@ MEANINGS = {
 
 
 class Action(NamedTuple):
-    """One kind of work on one microbatch at one stage; ``str`` gives ``2F0``."""
+    """One kind of work on one microbatch at one stage; ``str`` gives ``2F0``.
+
+    >>> action = gp.core.Action.parse("2F0")
+    >>> action.stage, action.kind, action.microbatch, str(action)
+    (2, <Kind.F: 'F'>, 0, '2F0')
+    """
 
     stage: int
     kind: Kind
@@ -83,6 +89,7 @@ class OverlapFB(NamedTuple):
 
     @property
     def parts(self) -> tuple[Action, ...]:
+        """The forward and the backward."""
         return (self.forward, self.backward)
 
     def __str__(self) -> str:
@@ -112,12 +119,24 @@ _PAIR = re.compile(r"\([0-9]{1,18}F[0-9]{1,18};[0-9]{1,18}B[0-9]{1,18}\)OVERLAP_
 
 
 def F(stage: int, microbatch: int) -> Action:
-    """The forward of a stage on a microbatch."""
+    """The forward of a stage on a microbatch.
+
+    >>> print(gp.core.F(2, 0))
+    2F0
+    >>> gp.core.F(2, 0) == gp.core.Action.parse("2F0")
+    True
+    """
     return Action(stage, Kind.F, microbatch)
 
 
 def B(stage: int, microbatch: int) -> Action:
-    """The full backward: input gradient, then weight gradient."""
+    """The full backward: input gradient, then weight gradient.
+
+    >>> print(gp.core.B(2, 0))
+    2B0
+    >>> gp.core.needs(gp.core.B(2, 0), gp.GPipe(devices=4, microbatches=8))
+    (Action(stage=2, kind=<Kind.F: 'F'>, microbatch=0), Action(stage=3, kind=<Kind.B: 'B'>, microbatch=0))
+    """
     return Action(stage, Kind.B, microbatch)
 
 

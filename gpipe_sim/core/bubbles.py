@@ -49,13 +49,23 @@ def idle_time(timeline: Timeline) -> Real:
 
 @of_timeline
 def bubble_fraction(timeline: Timeline) -> Real:
-    """Idle time over all device time: the share of the chart that is bubble."""
+    """Idle time over all device time: the share of the chart that is bubble.
+
+    >>> gp.bubble_fraction(gp.simulate(gp.GPipe(4, 8)))
+    0.2727272727272727
+    >>> float(gp.formulas.gpipe_bubble(4, 8))
+    0.2727272727272727
+    """
     return ratio(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
 
 
 @of_timeline
 def bubble_overhead(timeline: Timeline) -> Real:
-    """Idle time over useful time: Megatron-LM's "bubble". It can exceed 1."""
+    """Idle time over useful time: Megatron-LM's "bubble". It can exceed 1.
+
+    >>> gp.bubble_overhead(gp.simulate(gp.GPipe(4, 8)))  # (K-1)/M
+    0.375
+    """
     return ratio(idle_time(timeline), useful_time(timeline))
 
 
@@ -73,7 +83,11 @@ def span_bubble(timeline: Timeline) -> Real:
 
 
 def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
-    """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
+    """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W.
+
+    >>> gp.peak_in_flight(gp.OneFOneB(4, 8)), gp.peak_in_flight(gp.GPipe(4, 8))
+    ((4, 3, 2, 1), (8, 8, 8, 8))
+    """
     require_schedule("peak_in_flight", schedule)
     return most_held(schedule.program)
 

@@ -27,6 +27,12 @@ PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other co
 class Costs(CostModel):
     """The time that each kind of action takes, for one microbatch at one stage.
 
+    >>> slow_second = gp.Costs(forward=[1, 3], input_grad=[1, 3], weight_grad=[1, 3], comm=1)
+    >>> gp.simulate(gp.OneFOneB(2, 4), slow_second).makespan
+    41
+    >>> gp.simulate(gp.OneFOneB(2, 4), gp.Costs(speed=[1, 0.5])).makespan  # device 1 at half speed
+    27.0
+
     A cost is one number, or a sequence with one number per stage; ``comm`` is always one number. A full
     backward takes ``input_grad + weight_grad``. A recompute takes as long as the forward unless ``recompute``
     is given. An overlapped pair takes as long as its two halves unless ``overlap`` is given; per stage, that
@@ -106,7 +112,10 @@ class Costs(CostModel):
 
     @classmethod
     def from_forward(cls, forward: Cost, backward: Real = 2, **others: Any) -> "Costs":
-        """Each backward takes ``backward`` times as long as its forward: half of that in I, half in W."""
+        """Each backward takes ``backward`` times as long as its forward: half of that in I, half in W.
+
+        ``others`` are the arguments of ``Costs`` that are left, such as ``comm``.
+        """
         given, backward = cls(forward, 0, 0, **others), duration("from_forward", "backward", backward)
         half = _scaled(given.forward, backward, 2)
         return replace(given, input_grad=half, weight_grad=half)

@@ -19,6 +19,12 @@ MOST_PAIRS = 10_000  #: how many (stage, microbatch) pairs rows may span, beside
 class Explicit(Schedule):
     """A schedule given row by row: a student's own, or one read from a file.
 
+    >>> schedule = gp.Explicit(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"])
+    >>> schedule == gp.Explicit.parse("0F0 0F1 0B0 0B1\\n1F0 1B0 1F1 1B1")
+    True
+    >>> gp.simulate(schedule).makespan
+    9
+
     ``rows`` holds one row per device, of actions or of their spelling ("0F0 0B0" or ["0F0", "0B0"]).
     ``placement`` lists the stages that each device holds; unless given, device s mod K holds stage s.
     ``microbatches`` is one more than the largest label unless given. ValueError for text that spells no
@@ -67,7 +73,8 @@ class Explicit(Schedule):
 
         "rank 0: 0F0 0B0" is read too. Either every row or none also names the stages that its device holds:
         "device 0, stages 0 7: 0F0 ...". If none does, ``placement`` says it, and without that, device s mod K
-        holds stage s. ValueError for a row that begins with another device's number.
+        holds stage s. ``options`` are those of ``Explicit``, ``placement`` and ``microbatches``. ValueError
+        for a row that begins with another device's number.
         """
         require("Explicit.parse", text, str, "a text")
         rows, held = row_texts(text)

@@ -14,6 +14,10 @@ DRAINS = ("reversed", "in_order")
 class GPipe(Schedule):
     """Every forward, then every backward; in between, a device holds all M microbatches.
 
+    >>> print(gp.GPipe(devices=2, microbatches=3))
+    device 0: 0F0 0F1 0F2 0B2 0B1 0B0
+    device 1: 1F0 1F1 1F2 1B2 1B1 1B0
+
     Bubble (K-1)/(K-1+M). Also known as F-then-B, fill-drain, AFAB. The drain is reversed (the last
     microbatch's backward comes first), as in the paper's figure; ``drain="in_order"`` is PyTorch's order.
     Huang et al. 2019, arXiv:1811.06965.

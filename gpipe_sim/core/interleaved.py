@@ -12,6 +12,10 @@ from gpipe_sim.core.schedule import Schedule
 class Interleaved1F1B(Schedule):
     """1F1B in which device k holds the stages k, k+K, k+2K, ... and takes microbatches in groups.
 
+    >>> print(gp.Interleaved1F1B(devices=2, microbatches=2, stages_per_device=2))
+    device 0: 0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
+    device 1: 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
+
     Bubble (K-1)/(K-1+VM) when K divides M. The price is (KV-1)/(K-1) times as many messages, a little more
     than V times. A group of microbatches runs through one stage of a device, then through its next;
     backwards visit the stages in reverse. When K divides M this is Megatron-LM's order; for other M it

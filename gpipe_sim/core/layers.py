@@ -34,6 +34,11 @@ LONGEST = 10**12  #: features, tokens or positions of a layer, also of one on pa
 class Context(NamedTuple):
     """What a layer may depend on besides its input: the mode, and a source of randomness.
 
+    >>> linear = gp.core.Linear(3, 2, rng=np.random.default_rng(0))
+    >>> y, saved = linear.forward(np.ones((4, 3)), gp.core.Context(training=True, seed=0))
+    >>> y.shape
+    (4, 2)
+
     The randomness depends only on (seed, step, layer, microbatch), so a layer that draws from it gives the
     same result under every schedule, and the same again when its forward is recomputed. ``layer`` is the
     number, along the model, of the layer that is being run, ``inner`` its place in a layer made of layers.
@@ -164,6 +169,10 @@ def by_row(x: Array) -> Array:
 class Linear(Layer):
     """y = x W + b, with x (batch, inputs), W (inputs, outputs) and b (outputs,).
 
+    >>> linear = gp.core.Linear(64, 32, rng=np.random.default_rng(0))
+    >>> {name: array.shape for name, array in linear.parameters.items()}
+    {'W': (64, 32), 'b': (32,)}
+
     x may also be (batch, sequence, inputs): every place of a sequence is then treated alike.
 
     W is drawn from a normal distribution of variance 2 / inputs, b is 0. He et al. 2015,
@@ -172,7 +181,7 @@ class Linear(Layer):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = np.float64
+        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = "float64"
     ):
         inputs, outputs = size("Linear", "inputs", inputs), size("Linear", "outputs", outputs)
         draw = Weights("Linear", rng, dtype)
@@ -289,9 +298,12 @@ ACTIVATIONS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 
 
 def mlp(
-    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: "DTypeLike" = np.float64
+    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: "DTypeLike" = "float64"
 ) -> list[Layer]:
     """Linear layers with an activation between them; ``sizes`` lists the features, from input to output.
+
+    >>> gp.mlp([64, 32, 10])
+    [Linear(64, 32), ReLU(), Linear(32, 10)]
 
     ``mlp([64, 32, 10])`` is Linear(64, 32), ReLU, Linear(32, 10). Weights are He-initialised from the
     seed. ValueError for fewer than two sizes, a size below 1, an unknown activation or a dtype that is not

@@ -14,7 +14,14 @@ else:
 
 
 class MetaArray(Standard):
-    """Stands in for an array: it has a shape, a dtype and ``nbytes``, and knows whose bytes it views."""
+    """Stands in for an array: it has a shape, a dtype and ``nbytes``, and knows whose bytes it views.
+
+    >>> tokens = gp.MetaArray((256, 512), "i8")  # 256 sequences, and no memory for them
+    >>> tokens.shape, tokens.nbytes
+    ((256, 512), 1048576)
+    >>> gp.profile(gp.split(gp.bert_large(), stages=4), (tokens, tokens), gp.cross_entropy)
+    <Profile of 4 stages, 730,750,580 bytes of parameters>
+    """
 
     __slots__ = ("__weakref__", "base", "dtype", "shape")
 
@@ -30,17 +37,21 @@ class MetaArray(Standard):
 
     @property
     def ndim(self) -> int:
+        """How many axes it has."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """How many numbers it would hold."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """How many bytes these would take."""
         return self.size * self.dtype.itemsize
 
     def copy(self) -> "MetaArray":  # type: ignore[override]
+        """One like it with bytes of its own."""
         return MetaArray(self.shape, self.dtype)
 
     def view(self, *shape: int) -> "MetaArray":  # type: ignore[override]

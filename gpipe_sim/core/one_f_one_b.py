@@ -11,6 +11,10 @@ from gpipe_sim.core.schedule import Schedule
 class OneFOneB(Schedule):
     """Warm up, then alternate one forward with one backward.
 
+    >>> print(gp.OneFOneB(devices=2, microbatches=3))
+    device 0: 0F0 0F1 0B0 0F2 0B1 0B2
+    device 1: 1F0 1B0 1F1 1B1 1F2 1B2
+
     Bubble (K-1)/(K-1+M), as GPipe; but device k holds at most K-k activations.
     It is PipeDream-Flush: ``PipeDream`` with one update, when all M microbatches are through. Narayanan et
     al. 2021, arXiv:2006.09503. Also known as DAPPLE, Fan et al. 2021, arXiv:2007.01045.

@@ -76,7 +76,17 @@ class Optimizer(ABC):
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if given: v = momentum v + g, w = w - learning_rate v."""
+    """Stochastic gradient descent, with momentum if given: v = momentum v + g, w = w - learning_rate v.
+
+    >>> partitions, data = gp.split(gp.mlp([64, 32, 10]), stages=2), gp.digits()
+    >>> step, sgd = gp.with_updates(gp.OneFOneB(2, 4)), gp.SGD(0.1, momentum=0.9)
+    >>> for _ in range(3):
+    ...     result = gp.train_step(partitions, step, data[:2], gp.cross_entropy, optimizer=sgd)
+    ...     print(f"{result.loss:.3f}")
+    2.311
+    2.268
+    2.208
+    """
 
     def __init__(self, learning_rate: float, momentum: float = 0.0):
         super().__init__(learning_rate)
@@ -93,6 +103,15 @@ class SGD(Optimizer):
 
 class Adam(Optimizer):
     """Steps of about ``learning_rate``, whatever the gradient's scale.
+
+    >>> partitions, data = gp.split(gp.mlp([64, 32, 10]), stages=2), gp.digits()
+    >>> step, adam = gp.with_updates(gp.OneFOneB(2, 4)), gp.Adam(learning_rate=0.01)
+    >>> for _ in range(3):
+    ...     result = gp.train_step(partitions, step, data[:2], gp.cross_entropy, optimizer=adam)
+    ...     print(f"{result.loss:.3f}")
+    2.311
+    2.165
+    2.048
 
     Kingma and Ba 2015, arXiv:1412.6980.
     """

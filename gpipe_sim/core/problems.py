@@ -64,6 +64,14 @@ WRONG_UPDATES: Hook[Callable[[Program], Iterator[tuple[Action, str]]]] = Hook(
 def check(schedule: Schedule | Iterable, sends: str = "buffered") -> None:
     """Raise ScheduleError if the actions are wrong, DeadlockError if they are right but cannot all run.
 
+    >>> gp.check(gp.GPipe(4, 8))
+    >>> gp.check(gp.Explicit(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"]))
+    Traceback (most recent call last):
+        ...
+    gpipe_sim.errors.DeadlockError: Explicit(devices=2, microbatches=2) cannot finish:
+      device 0 is stuck at 0B0: it needs 1B0 (queued on device 1)
+      device 1 is stuck at 1F1: it needs 0F1 (queued on device 0)
+
     With ``sends="blocking"``, also raise DeadlockError if devices hang because a send ends only when the
     other device receives. ValueError for another ``sends``.
 
@@ -98,6 +106,11 @@ def in_lines(head: str, found: Sequence, at_most: int | None = None) -> str:
 
 def problems(schedule: Schedule | Iterable, sends: str = "buffered") -> list[Problem]:
     """Everything that is wrong with a schedule; an empty list if nothing is.
+
+    >>> gp.problems(gp.GPipe(4, 8))
+    []
+    >>> gp.problems(gp.Explicit(["0B0 0F0", "1F0 1B0"]))[0].sentence
+    '0B0 stands before 0F0 on device 0, but reads what it saves'
 
     It lists wrong actions first, then actions that stand before something that they need in the row of their
     own device. If all actions are right but deadlock, it gives the shortest cycle and then what each device

@@ -67,6 +67,10 @@ class Remat(Schedule):
 def remat(schedule: Schedule, mode: str, stages: Collection[int] | None = None) -> Schedule:
     """The same order, with an R before each backward whose activations are to be recomputed.
 
+    >>> print(gp.remat(gp.GPipe(2, 3), "except_last"))
+    device 0: 0F0 0F1 0F2 0B2 0R1 0B1 0R0 0B0
+    device 1: 1F0 1F1 1F2 1B2 1R1 1B1 1R0 1B0
+
     ``"always"`` recomputes every microbatch, ``"never"`` none. ``"except_last"`` recomputes all but the last
     microbatch, whose backward comes first in GPipe's reversed drain; of a schedule in which microbatches go
     in two directions, all but the last of each. The modes are torchgpipe's, Kim et al. 2020,

@@ -56,6 +56,14 @@ def simulate(
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 
+    >>> timeline = gp.simulate(gp.OneFOneB(devices=2, microbatches=3))
+    >>> timeline.makespan
+    12
+    >>> print(timeline)
+    time      0  1  2  3  4  5  6  7  8  9 10 11
+    device 0 F0 F1  ·  · B0 -- F2 B1 --  · B2 --
+    device 1  · F0 B0 -- F1 B1 -- F2 B2 --  ·  ·
+
     With ``links``, messages wait for each other: a ``Link`` for all, ``Nodes``, or links by pair of devices.
     If a link has a bandwidth, their bytes have to be known: from a ``profile``, or as ``message_bytes``, one
     number for all, or one for each stage but the last, of what it and the next stage send each other.

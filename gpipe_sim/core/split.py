@@ -29,6 +29,12 @@ def split(
 ) -> list[Partition]:
     """Cut a model into partitions: ``stages`` of nearly equal numbers of layers, or by ``balance``.
 
+    >>> partitions = gp.split(gp.mlp([64, 32, 32, 10]), stages=2)
+    >>> [partition.layers for partition in partitions]
+    [(Linear(64, 32), ReLU(), Linear(32, 32)), (ReLU(), Linear(32, 10))]
+    >>> [len(partition.layers) for partition in gp.split(gp.mlp([64, 32, 32, 10]), balance=[1, 2, 2])]
+    [1, 2, 2]
+
     Every entry of ``layers`` counts as one layer, an activation function too. ``balance=[2, 2, 1]`` gives
     three partitions of 2, 2 and 1 layers. ``stages=3, balance="time"`` runs the layers on a ``sample``, the
     inputs of one microbatch, and cuts so that the slowest partition is as fast as possible: see

@@ -51,6 +51,12 @@ def train(
 ) -> History:
     """Train the partitions' weights in place, each step run by the schedule on simulated devices.
 
+    >>> partitions, data = gp.split(gp.mlp([64, 32, 10]), stages=2), gp.digits()
+    >>> settings = {"optimizer": gp.Adam(0.01), "epochs": 2, "batch_size": 64}
+    >>> history = gp.train(partitions, gp.OneFOneB(2, 4), data, loss=gp.cross_entropy, **settings)
+    epoch 1/2  loss 1.468  held-out accuracy 86.6%
+    epoch 2/2  loss 0.472  held-out accuracy 93.0%
+
     ``data`` is (x, y), or (x, y, x_held_out, y_held_out). Each epoch visits the samples in an order drawn
     from ``seed``, in batches of ``batch_size``; samples that do not fill a batch are skipped until the next
     epoch shuffles anew. ``report`` is called with a line of text after every epoch; None is silent.

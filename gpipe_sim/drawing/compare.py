@@ -131,6 +131,14 @@ def compare(
 ) -> Comparison:
     """Families compared on equal work: time, bubble, microbatches in flight, copies of stages, messages.
 
+    >>> print(gp.compare([gp.OneFOneB, gp.Interleaved1F1B, gp.ZBH1], 4, 8))
+                          time  bubble  in flight  copies  messages
+    1F1B                    33   27.3%          4       1        48
+    Interleaved 1F1B V=2  28.5   15.8%        5.5       1       112
+    ZB-H1                   27   11.1%          4       1        48
+    4 devices, 8 microbatches, the same layers for all; in flight: microbatches of a device's share of
+    the layers, on the fullest device
+
     ``compare(gp.SCHEDULES, 4, 8)`` takes every family; a schedule of your own, or with other stages per
     device, may stand among them. ``costs`` are those of layers. One number is what a device has of them: its
     stages get equal parts of it, so F, I and W of a microbatch take 1 per device unless costs say otherwise.

@@ -51,6 +51,9 @@ class Queue(NamedTuple):
 def draw_deadlock(schedule: Schedule | Iterable, sends: str = "buffered") -> Svg:
     """Each device's queue: what it has run, where it is stuck, what it waits for, and what is in the way.
 
+    >>> stuck = gp.Explicit(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"])
+    >>> gp.drawing.draw_deadlock(stuck).save("stuck.svg")
+
     Like ``check`` it takes a schedule, or programs of sends and receives. The queues of programs have these
     too, and those of a schedule whose deadlock is that of ``sends="blocking"``. Of long queues, the part with
     what is stuck or needed is shown; of more than 16 devices, the shortest cycle. ScheduleError if actions or

@@ -55,6 +55,9 @@ def draw(
 ) -> Svg:
     """Draw one or more timelines below each other, on one time axis.
 
+    >>> timeline = gp.simulate(gp.OneFOneB(devices=4, microbatches=8))
+    >>> gp.draw(timeline, in_flight=True, critical_path=True).save("1f1b.svg")  # a notebook shows it unsaved
+
     Where they are not the same work, as if more stages cost as much each, the line below a title says so;
     ``compare`` shares the layers out.
 

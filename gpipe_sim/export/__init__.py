@@ -14,6 +14,7 @@ A file of JSON says its format, the version of that, and what kind of thing it h
 The lesson is "On real devices".
 """
 
+from gpipe_sim import signatures
 from gpipe_sim.export.envelope import from_json, to_json
 from gpipe_sim.export.recognize import recognize
 from gpipe_sim.export.recorded import recorded_run, recorded_where
@@ -30,3 +31,5 @@ __all__ = [
     "to_json",
     "to_torch_csv",
 ]
+
+signatures.readable(__name__)

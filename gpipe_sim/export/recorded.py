@@ -20,6 +20,12 @@ FILE = files("gpipe_sim") / "data" / "recorded.json"
 def recorded_run(name: str = "1f1b") -> Timeline:
     """A measured step, in milliseconds from its first start; ``recorded_where()`` says on what machine.
 
+    >>> timeline = gp.export.recorded_run("1f1b")
+    >>> timeline.schedule
+    OneFOneB(devices=4, microbatches=8)
+    >>> round(timeline.makespan), f"{gp.bubble_fraction(timeline):.3f}"
+    (683, '0.285')
+
     ``"1f1b"``, ``"zbh1"`` and ``"gpipe16"`` have four stages that sleep for 20 ms in F, I and W each.
     ``"narrow"`` and ``"wide"`` are 12 Linear + ReLU on two processes, ``"narrow_alone"`` and ``"wide_alone"``
     the same on one. ValueError for any other name.

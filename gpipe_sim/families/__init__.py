@@ -8,6 +8,7 @@ To add one: write a class with an ``order`` in a file of its own, and name it he
 then tested on it too; on those without a flush, every law but that of equal gradients.
 """
 
+from gpipe_sim import signatures
 from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.interleaved import Interleaved1F1B
 from gpipe_sim.core.naive import Naive
@@ -62,3 +63,5 @@ __all__ = [
     "bidirectional",
     "v_shaped",
 ]
+
+signatures.readable(__name__)

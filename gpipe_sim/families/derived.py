@@ -13,6 +13,10 @@ Rows = Sequence[Iterable[Action | OverlapFB]]
 def with_updates(schedule: Schedule) -> Explicit:
     """The same order with each stage, or copy of one, updated at the end of its device's row.
 
+    >>> print(gp.with_updates(gp.OneFOneB(2, 2)))
+    device 0: 0F0 0F1 0B0 0B1 0U1
+    device 1: 1F0 1B0 1F1 1B1 1U1
+
     ``train_step`` then changes the weights itself, ``Costs(update=...)`` says what that takes, and ``repeat``
     makes several steps of it. ValueError for a schedule that has updates.
     """
@@ -30,6 +34,10 @@ def with_updates(schedule: Schedule) -> Explicit:
 
 def repeat(schedule: Schedule, steps: int) -> Explicit:
     """The same step several times: each device begins the next step as soon as its own row of this one ends.
+
+    >>> once = gp.families.ZBH2(4, 8)  # its steps overlap
+    >>> gp.simulate(once).makespan, gp.simulate(gp.repeat(once, 10)).makespan
+    (27, 243)
 
     Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. Of a
     schedule without updates it is one large step over all the microbatches, fit for timing only. Each step of

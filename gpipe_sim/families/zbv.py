@@ -12,6 +12,12 @@ from gpipe_sim.families.placements import VShaped
 class ZBV(VShaped):
     """Device k holds stage k on the way down and stage 2K-1-k on the way back.
 
+    >>> print(gp.ZBV(devices=2, microbatches=2))
+    device 0, stages 0 3: 0F0 0F1 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 0I1 0W1
+    device 1, stages 1 2: 1F0 2F0 1F1 2F1 2I0 2W0 1I0 1W0 2I1 2W1 1I1 1W1
+    >>> gp.ZBV(2, 2).placement
+    ((0, 3), (1, 2))
+
     So device 0 has both the first stage and the loss. For T_F = T_B = T_W and M >= 2K-1, no device waits
     between its first and last action. A device holds at most 2K stage-activations, as much as 1F1B holds for
     the same model. The order is PyTorch's ScheduleZBVZeroBubble, action for action.

@@ -15,6 +15,10 @@ from gpipe_sim.core.schedule import Schedule
 class ZBH1(Schedule):
     """ZB-H1: the warm-up of 1F1B, and device k puts each weight gradient off by k microbatches.
 
+    >>> print(gp.ZBH1(devices=2, microbatches=3))
+    device 0: 0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2
+    device 1: 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
+
     Bubble time (K-1)(T_F + T_B - T_W) if T_W is the shortest; a third of 1F1B's if all three are equal.
     Device k, from 0, holds at most K-k microbatches from F until I and another k from I until W, together no
     more than 1F1B's first device. It is the hand-made form of the papers' ZB1P. PyTorch's
@@ -47,6 +51,11 @@ class ZBH1(Schedule):
 @dataclass(frozen=True)
 class ZBH2(ZBH1):
     """ZB-H2: twice the warm-up and twice the delay of ZB-H1.
+
+    >>> [gp.simulate(family(4, 8)).makespan for family in (gp.OneFOneB, gp.ZBH1, gp.families.ZBH2)]
+    [33, 27, 27]
+    >>> gp.peak_in_flight(gp.families.ZBH2(4, 8))
+    (7, 7, 7, 7)
 
     Bubble time (K-1)(T_F + T_B - 2 T_W) if T_W is the shortest and M >= 2K-1. If all three are equal, no
     device waits between its first and last action: only the two corners of the chart stay idle.

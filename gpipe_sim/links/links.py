@@ -38,6 +38,10 @@ MOST_BUSY = 10_000  #: times the longest action; a message of a model takes no l
 class Link:
     """How a message gets from one device to another.
 
+    >>> slow = gp.Link(latency=1, bandwidth=8)
+    >>> gp.simulate(gp.OneFOneB(2, 4), links=slow, message_bytes=16).makespan  # each message takes 1 + 16/8
+    27
+
     ``latency`` is in the unit of the costs, ``bandwidth`` in bytes for each unit of time; infinite unless
     given. Whole numbers give exact times, in fractions where need be; a float is quicker for large schedules.
     ValueError for a negative latency, or a bandwidth that is not above 0.
@@ -62,6 +66,10 @@ class Link:
 class Nodes:
     """Links of a cluster: ``inside`` a node of so many devices, and ``between`` nodes.
 
+    >>> links = gp.Nodes(2, inside=gp.Link(), between=gp.Link(latency=1))
+    >>> gp.simulate(gp.OneFOneB(4, 8), links=links).makespan
+    41
+
     Devices 0 to ``devices_per_node`` - 1 are in the first node, and so on.
     """
 
@@ -75,6 +83,7 @@ class Nodes:
             require("Nodes", link, Link, "links, such as Link(latency=1, bandwidth=100)")
 
     def link(self, source: int, target: int) -> Link:
+        """The link from one device to another."""
         same = source // self.devices_per_node == target // self.devices_per_node
         return self.inside if same else self.between
 

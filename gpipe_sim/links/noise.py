@@ -28,6 +28,12 @@ def simulate_many(
 ) -> Column:
     """The makespans of many runs, (runs,) floats: each action takes what it costs, times a random factor.
 
+    >>> makespans = gp.simulate_many(gp.OneFOneB(4, 8), noise=0.1, runs=200)
+    >>> makespans.shape
+    (200,)
+    >>> gp.simulate(gp.OneFOneB(4, 8)).makespan < float(makespans.mean())
+    True
+
     ``noise`` is the standard deviation of the factors, 0.1 for 10%; they are log-normal with mean 1, so no
     action takes less than no time. The order of the actions is the schedule's in every run, and messages take
     as long as the costs say.

@@ -27,6 +27,14 @@ def predict_memory(
 ) -> tuple[MemoryTrace, ...]:
     """One trace for each device, equal (``==``) to what ``train_step`` meters on such a model and batch.
 
+    >>> partitions, data = gp.split(gp.mlp([64, 32, 32, 10]), stages=2), gp.digits()
+    >>> profile, schedule = gp.profile(partitions, data[:2], gp.cross_entropy), gp.OneFOneB(2, 4)
+    >>> gp.predict_memory(schedule, profile)[0]
+    <MemoryTrace: at most 694,528 bytes after 0F2 at 7, 879,616 while 0B0 runs>
+    >>> step = gp.train_step(partitions, schedule, data[:2], gp.cross_entropy)
+    >>> gp.predict_memory(schedule, profile) == step.memory
+    True
+
     ``weights`` is that of ``train_step``.
     ValueError if the schedule has another number of stages than the profile, or more microbatches than the
     batch has samples; ScheduleError or DeadlockError for a schedule that cannot run.

@@ -28,6 +28,13 @@ def profile(
 ) -> Profile:
     """What each layer of each stage makes of this batch, in bytes; nothing is computed.
 
+    >>> partitions, data = gp.split(gp.mlp([64, 32, 32, 10]), stages=2), gp.digits()
+    >>> profile = gp.profile(partitions, data[:2], gp.cross_entropy)
+    >>> profile
+    <Profile of 2 stages, 27,728 bytes of parameters>
+    >>> profile.stages[0][0].parameters, profile.stages[0][0].flops  # bytes, and FLOPs of a sample's forward
+    ({'W': 16384, 'b': 256}, 4096)
+
     The batch may be on paper, as a model may: a ``MetaArray`` for the inputs and one for the targets. With an
     ``optimizer``, what it keeps for each weight belongs to the profile.
     NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``). ValueError

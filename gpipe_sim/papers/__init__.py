@@ -6,6 +6,9 @@ and ``gp.papers.published`` the tables: ``ZERO_BUBBLE`` and ``GPIPE_DEPTHS``. Al
 "Choosing K and M" most.
 """
 
+from gpipe_sim import signatures
 from gpipe_sim.papers import published
 
 __all__ = ["published"]
+
+signatures.readable(__name__)

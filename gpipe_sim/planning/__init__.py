@@ -8,7 +8,10 @@ It uses the core, the families, links, replicas, memory and balance through thei
 of them knows of it. Lessons 18, "Plan a real model, end to end", and 20, "On real devices".
 """
 
+from gpipe_sim import signatures
 from gpipe_sim.planning.bounds import lower_bound
 from gpipe_sim.planning.hardware import costs_from_flops
 
 __all__ = ["costs_from_flops", "lower_bound"]
+
+signatures.readable(__name__)

@@ -25,6 +25,10 @@ Wanted = tuple[int, ...] | None  #: None is every one that divides
 class Cluster:
     """Equal devices: how many, what each computes and holds, and the links between any two.
 
+    >>> gpu, links = gp.Accelerator(flops=137e12, overhead=1e-5), gp.Link(latency=5e-6, bandwidth=25e9)
+    >>> gp.Cluster(8, gpu, memory=80e9, links=links).memory
+    80000000000.0
+
     ``memory`` is in bytes, for each device; ``accelerator`` and ``links`` are in one unit of time. Links are
     one ``Link`` for every pair, or ``Nodes``; messages take no time unless they are given. ValueError for a
     cluster of nothing, or devices that hold nothing; TypeError for what is no number, accelerator or link. A

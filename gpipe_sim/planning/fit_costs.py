@@ -20,6 +20,11 @@ Times = dict[tuple[Kind, int], Real]  #: (kind, stage) -> the median time of suc
 def fit_costs(measured: Timeline) -> Costs:
     """The costs that a timeline shows, in its unit of time: per stage, the median time of each kind.
 
+    >>> measured = gp.simulate(gp.ZBH1(2, 4), gp.Costs([1, 3], [2, 3], [1, 2]))
+    >>> costs = gp.fit_costs(measured)
+    >>> costs.forward, costs.input_grad, costs.weight_grad
+    ((1, 3), (2, 3), (1, 2))
+
     A few slow actions do not move a median. A cost that is the same at every stage becomes one number. From
     a simulated timeline the costs come back exactly, as far as the timeline shows them:
 

@@ -48,6 +48,17 @@ def plan(
 ) -> "Plans":
     """The fastest plans for a model on a cluster, of all that fit; and for the others, why not.
 
+    >>> gpu = gp.Accelerator(flops=137e12, overhead=1e-5)
+    >>> cluster = gp.Cluster(8, gpu, memory=16e9, links=gp.Link(latency=5e-6, bandwidth=25e9))
+    >>> batch = gp.MetaArray((256, 512), "i8"), gp.MetaArray((256, 512), "i8")  # on paper, as the model is
+    >>> families = [gp.OneFOneB, gp.Interleaved1F1B]
+    >>> print(gp.plan(gp.bert_large(), cluster, batch, gp.cross_entropy, schedules=families, rows=3))
+                                         time  off best cut  bubble     bytes  limited by
+    4 x Interleaved 1F1B K=2 M=16 V=4  0.2758       <= 7.1%    3.4%  5.346 GB  all-reduce
+    8 x Interleaved 1F1B K=1 M=4 V=4   0.2763       <= 7.4%    0.0%  10.29 GB  all-reduce
+    4 x Interleaved 1F1B K=2 M=16 V=2   0.282       <= 9.5%    4.2%  5.811 GB  all-reduce
+    ...
+
     It searches schedules x pipeline length x replicas x microbatches x stages per device x two cuts x
     recompute; the schedules are all of ``gp.SCHEDULES`` unless given. All devices are used, as pipelines
     times replicas; with ``Nodes``, either the stages of a pipeline or the copies of a stage are neighbours.
@@ -131,6 +142,7 @@ class Plan:
 
     @property
     def replicas(self) -> int:
+        """How many copies of the pipeline run side by side."""
         return self.candidate.mesh.replicas
 
     @property
@@ -238,6 +250,7 @@ class Plans:
 
     @property
     def best(self) -> Plan:
+        """The fastest of them."""
         return self.plans[0]
 
     @cached_property

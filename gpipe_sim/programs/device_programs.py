@@ -78,6 +78,10 @@ def device_programs(
 ) -> DevicePrograms:
     """The programs of a schedule, those of a text with a row per device, or a list of them.
 
+    >>> print(gp.device_programs(gp.GPipe(devices=2, microbatches=2)))
+    device 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B1 0B1 0RECV_B0 0B0
+    device 1: 1RECV_F0 1F0 1RECV_F1 1F1 1B1 1SEND_B1 1B0 1SEND_B0
+
     Of a schedule: each device receives right before an action what the action needs from others, and right
     after an action sends what it made. A text has rows such as "device 0: 0F0 0SEND_F0 0RECV_B0 0B0", as
     ``str`` writes them, or as PyTorch prints them, with brackets, commas and UNSHARD; ``1IRECV_F0`` is a

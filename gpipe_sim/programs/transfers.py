@@ -30,6 +30,7 @@ class Transfer:
 
     @property
     def key(self) -> Key:
+        """Which action reads the message: its kind, stage and microbatch."""
         return key_of(self.what)
 
     @property
@@ -44,6 +45,7 @@ class Transfer:
 
     @property
     def brief(self) -> str:
+        """As sentences name it, such as ``Send 0F1``."""
         return f"{type(self).__name__} {self.what}"
 
     def __str__(self) -> str:
@@ -62,6 +64,7 @@ class Send(Transfer):
 
     @property
     def spelled(self) -> str:
+        """As in a text, such as ``0SEND_F1``."""
         return f"{self.what.stage}SEND_{self.key[0]}{self.what.microbatch}"
 
 
@@ -90,6 +93,7 @@ class Recv(Transfer):
 
     @property
     def spelled(self) -> str:
+        """As in a text, such as ``1RECV_F1``."""
         kind, stage, m = self.key
         return f"{stage}{'' if self.wait else 'I'}RECV_{kind}{m}{f'>{self.into}' if self.into else ''}"
 

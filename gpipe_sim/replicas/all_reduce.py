@@ -37,6 +37,11 @@ def all_reduce(
 ) -> Timeline:
     """The same timeline with what sums the gradients of each stage that several devices hold.
 
+    >>> timeline = gp.simulate(gp.replicate(gp.OneFOneB(2, 4), 2))
+    >>> summed = gp.all_reduce(timeline, 4, links=gp.Link(bandwidth=1))  # 4 bytes of gradients a stage
+    >>> timeline.makespan, summed.makespan
+    (15, 19)
+
     ``sizes`` are the bytes of a stage's gradients: one number for all stages, one for each, or the
     ``profile`` of a model. ``links`` are those of ``simulate``: a ``Link``, ``Nodes``, or links by pair.
 

@@ -75,6 +75,12 @@ class SideBySide(Schedule):
 def replicate(schedule: Schedule, replicas: int, *, adjacent: str = "stages") -> Schedule:
     """So many copies of a pipeline, each with a share of the batch: data parallelism.
 
+    >>> print(gp.replicate(gp.OneFOneB(devices=2, microbatches=2), replicas=2))
+    device 0, stage 0: 0F0 0F1 0B0 0B1
+    device 1, stage 1: 1F0 1B0 1F1 1B1
+    device 2, stage 0: 0F2 0F3 0B2 0B3
+    device 3, stage 1: 1F2 1B2 1F3 1B3
+
     It has ``replicas`` times the devices and the microbatches. Replica r runs the microbatches from r * M on,
     where M is the schedule's; each device of it holds a copy of its stages. ``train_step`` sums the gradients
     of the copies, so that they are those of one device.

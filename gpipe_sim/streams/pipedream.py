@@ -22,6 +22,10 @@ def _stream(schedule: Schedule, device: int, every: int) -> Iterator[Action]:
 class PipeDream(Schedule):
     """1F1B over a stream of mini-batches of ``every`` microbatches, each applied as soon as it is through.
 
+    >>> print(gp.PipeDream(devices=2, microbatches=3))
+    device 0: 0F0 0F1 0B0 0U0 0F2 0B1 0U1 0B2 0U2
+    device 1: 1F0 1B0 1U0 1F1 1B1 1U1 1F2 1B2 1U2
+
     No bubble after the warm-up, as nothing waits for an update. So what enters has not seen the last updates:
     with ``every=1`` device k uses weights that are K-k-1 updates old. Weight stashing keeps a mini-batch's
     forward and backward on the same version, K-k of them on device k; ``weights="vertical"`` takes one

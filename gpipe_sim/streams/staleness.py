@@ -54,6 +54,11 @@ class Staleness:
 def staleness(schedule: Schedule, weights: str | None = None) -> Staleness:
     """Which version of its weights each stage uses for each microbatch, and how many it holds.
 
+    >>> print(gp.staleness(gp.PipeDream(devices=3, microbatches=4)))
+    stage 0: 0 0 0 1
+    stage 1: 0 0 1 2
+    stage 2: 0 1 2 3
+
     ``weights`` is that of ``train_step``. A schedule without updates uses version 0 throughout. ScheduleError
     or DeadlockError for a schedule that cannot run, ValueError for weights that it cannot have.
     """

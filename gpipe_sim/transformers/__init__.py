@@ -9,6 +9,7 @@ Each is a ``core.layers.Layer``: a forward with its gradients beside it, and an 
 without contents what it would make. Lesson 16, "Transformers and giants, in bytes".
 """
 
+from gpipe_sim import signatures
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.blocks import Checkpoint, Residual, TransformerBlock
 from gpipe_sim.transformers.models import unpacked
@@ -39,3 +40,5 @@ __all__ = [
     "TransformerBlock",
     "unpacked",
 ]
+
+signatures.readable(__name__)

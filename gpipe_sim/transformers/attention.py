@@ -45,7 +45,7 @@ class Attention(Layer):
         dropout: float = 0.0,
         recompute: bool = False,
         rng: np.random.Generator | None,
-        dtype: "DTypeLike" = np.float64,
+        dtype: "DTypeLike" = "float64",
     ):
         features, heads = size("Attention", "features", features), whole("Attention", "heads", heads)
         if features % heads:

@@ -183,7 +183,7 @@ class TransformerBlock(Chain):
         dropout: float = 0.0,
         recompute: bool = False,
         rng: np.random.Generator | None,
-        dtype: "DTypeLike" = np.float64,
+        dtype: "DTypeLike" = "float64",
     ):
         one_of("TransformerBlock", "norm", norm, ("pre", "post"))
         attention = Attention(

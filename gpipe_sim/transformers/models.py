@@ -24,7 +24,7 @@ def gpt(
     causal: bool = True,
     dropout: float = 0.0,
     rng: np.random.Generator | None = None,
-    dtype: "DTypeLike" = np.float32,
+    dtype: "DTypeLike" = "float32",
 ) -> list[Layer]:
     """A language model: embedding, positions, Transformer blocks, LayerNorm, and a linear head over tokens.
 
@@ -63,6 +63,12 @@ def unpacked(layers: Sequence[Layer]) -> list[Layer]:
 def gpt3_175b() -> list[Layer]:
     """GPT-3 on paper, in 2-byte numbers: 96 blocks, 12,288 features, 96 heads, 2,048 positions.
 
+    >>> layers = gp.gpt3_175b()
+    >>> len(layers), layers[2]
+    (100, TransformerBlock(12288, 96, norm='pre', causal=True))
+    >>> f"{sum(array.size for layer in layers for array in layer.parameters.values()):,}"
+    '175,245,043,712'
+
     Brown et al. 2020, arXiv:2005.14165; the vocabulary is padded to 51,200 as in arXiv:2104.04473.
     """
     return gpt(96, 12_288, 96, tokens=51_200, sequence=2_048, dropout=0.1, dtype=np.float16)
@@ -70,6 +76,10 @@ def gpt3_175b() -> list[Layer]:
 
 def bert_large() -> list[Layer]:
     """BERT-large on paper, in 2-byte numbers: 24 blocks, 1,024 features, 16 heads, 512 positions.
+
+    >>> layers = gp.bert_large()
+    >>> f"{sum(array.size for layer in layers for array in layer.parameters.values()):,} weights"
+    '365,375,290 weights'
 
     Devlin et al. 2018, arXiv:1810.04805. Segment embeddings and the pooler are left out.
     """

@@ -24,7 +24,7 @@ class Embedding(Layer):
     """
 
     def __init__(
-        self, tokens: int, features: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = np.float64
+        self, tokens: int, features: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = "float64"
     ):
         tokens, features = size("Embedding", "tokens", tokens), size("Embedding", "features", features)
         self.parameters = {"E": Weights("Embedding", rng, dtype).normal(0.02, tokens, features)}
@@ -72,7 +72,7 @@ class Positions(Layer):
     """
 
     def __init__(
-        self, longest: int, features: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = np.float64
+        self, longest: int, features: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = "float64"
     ):
         longest, features = size("Positions", "longest", longest), size("Positions", "features", features)
         self.parameters = {"P": Weights("Positions", rng, dtype).normal(0.02, longest, features)}
@@ -116,7 +116,7 @@ class LayerNorm(Layer):
     """
 
     def __init__(
-        self, features: int, *, eps: float = 1e-5, on_paper: bool = False, dtype: "DTypeLike" = np.float64
+        self, features: int, *, eps: float = 1e-5, on_paper: bool = False, dtype: "DTypeLike" = "float64"
     ):
         owner = type(self).__name__
         features = size(owner, "features", features)

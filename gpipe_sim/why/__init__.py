@@ -6,6 +6,7 @@ order legal", explains its waiting devices with it; charts frame the critical pa
 Names: ``critical_path``, ``why_idle``, and ``Explanation``, which is what ``why_idle`` gives.
 """
 
+from gpipe_sim import signatures
 from gpipe_sim.why.critical_path import critical_path, why_idle
 from gpipe_sim.why.metrics import (
     bytes_through,
@@ -26,3 +27,5 @@ __all__ = [
     "utilization",
     "why_idle",
 ]
+
+signatures.readable(__name__)
