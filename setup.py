@@ -1,0 +1,26 @@
+"""What pyproject.toml has no words for: the lessons, and the pictures that they show, go into the package."""
+
+import re
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class WithLessons(build_py):
+    def run(self):
+        super().run()
+        if not self.editable_mode:  # then they are found where they are, beside the package
+            for lesson in sorted(Path("notebooks").glob("*.ipynb")):
+                self.put(lesson)
+                for picture in re.findall(r"\]\(\.\./(figures/\w+\.png)\)", lesson.read_text("utf-8")):
+                    self.put(Path(picture))
+
+    def put(self, file: Path) -> None:
+        target = Path(self.build_lib, "gpipe_sim", file)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+
+
+setup(cmdclass={"build_py": WithLessons})
