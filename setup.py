@@ -1,6 +1,5 @@
 """What pyproject.toml has no words for: the lessons, and the pictures that they show, go into the package."""
 
-import re
 import shutil
 from pathlib import Path
 
@@ -12,15 +11,10 @@ class WithLessons(build_py):
     def run(self):
         super().run()
         if not self.editable_mode:  # then they are found where they are, beside the package
-            for lesson in sorted(Path("notebooks").glob("*.ipynb")):
-                self.put(lesson)
-                for picture in re.findall(r"\]\(\.\./(figures/\w+\.png)\)", lesson.read_text("utf-8")):
-                    self.put(Path(picture))
-
-    def put(self, file: Path) -> None:
-        target = Path(self.build_lib, "gpipe_sim", file)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
+            for file in (*Path("notebooks").glob("*.ipynb"), *Path("figures").glob("*.png")):
+                target = Path(self.build_lib, "gpipe_sim", file)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
 
 
 setup(cmdclass={"build_py": WithLessons})

@@ -4,9 +4,9 @@ A file has a row of actions for each device, such as these two:
   0F0 0F1 0B0 0B1
   1F0 1B0 1F1 1B1
 2F0 is stage 2, forward, microbatch 0; B is a backward, I and W its halves, R a recompute. A row may begin
-with "device 0:", "rank 0:", or "device 0, stages 0 3:". Rows with sends and receives, such as 0SEND_F0 and
-1RECV_F0, are the programs of devices. Commas make it a file as PyTorch's pipelining writes it. A row of
-"-" reads stdin.
+with "device 0:", "rank 0:", or "device 0, stages 0 3:"; if none does the last, device s mod K holds stage s,
+with K devices. Rows with sends and receives, such as 0SEND_F0 and
+1RECV_F0, are the programs of devices. With commas it is read as a CSV of PyTorch's pipelining.
 
 examples:
   gpipe-sim check order.txt
@@ -19,6 +19,8 @@ from argparse import ArgumentParser, Namespace
 from gpipe_sim.command.answer import Answer, numbers
 from gpipe_sim.command.orders import read_order, timed
 from gpipe_sim.core.problems import SENDS
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.export.recognize import recognize
 
 
 def add(parser: ArgumentParser) -> None:
@@ -32,5 +34,7 @@ def add(parser: ArgumentParser) -> None:
 
 
 def answer(asked: Namespace) -> Answer:
-    timeline = timed(read_order(asked.file), sends=asked.sends)
-    return Answer(f"OK: it can run, with {asked.sends} sends\n{numbers(timeline)}")
+    order = read_order(asked.file)
+    timeline = timed(order, sends=asked.sends)
+    known = recognize(order if isinstance(order, Schedule) else order.schedule)
+    return Answer(f"OK with {asked.sends} sends; {known}\n{numbers(timeline)}")

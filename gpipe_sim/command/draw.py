@@ -1,7 +1,8 @@
 """a schedule as a grid of text with its numbers, or as a chart
 
 The schedule is a family of some size, or a file as for check. Without -o the grid is printed: a row for each
-device, a column for each unit of time. A chart is SVG, PDF or PNG, as its name says.
+device, a column for each unit of time. With -o a chart is written, over one of the same name: SVG, PDF or
+PNG, as its name says. Of an order that deadlocks the chart shows who waits for whom.
 
 examples:
   gpipe-sim draw 1F1B 4 8
@@ -15,6 +16,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from gpipe_sim.command.answer import Answer, numbers
 from gpipe_sim.command.orders import Order, read_order, timed
@@ -22,14 +24,15 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import number
+from gpipe_sim.drawing.deadlock import draw_deadlock
 from gpipe_sim.drawing.svg import draw
-from gpipe_sim.errors import Real
+from gpipe_sim.errors import DeadlockError, Real
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
 
-FAMILIES = SCHEDULES + WITHOUT_FLUSH
+FAMILIES: tuple[Any, ...] = SCHEDULES + WITHOUT_FLUSH  # called with options that not all of them have
 
 
-def shown_name(family: type[Schedule]) -> str:
+def shown_name(family) -> str:
     """As its paper has it."""
     return family.name if isinstance(family.name, str) else family.__name__
 
@@ -44,15 +47,16 @@ KNOWN = f"the families are {', '.join(map(shown_name, FAMILIES))}"
 
 
 def add(parser: ArgumentParser) -> None:
-    what = "a family, its devices and its microbatches; or FILE, - for stdin"
-    parser.add_argument("what", nargs="+", metavar="FAMILY DEVICES MICROBATCHES", help=f"{what}. {KNOWN}")
-    times = "what a stage takes for a microbatch: forward and backward, or forward and the backward's halves"
+    parser.usage = "%(prog)s FAMILY DEVICES MICROBATCHES [options]\n       %(prog)s FILE [options]"
+    what = "three words, such as 1F1B 4 8, or one: a file, or - for stdin"
+    parser.add_argument("what", nargs="+", metavar="FAMILY ... | FILE", help=f"{what}; {KNOWN}")
+    times = "of a stage, for a microbatch: F B or F I W, where B is I and W"
     parser.add_argument("--times", nargs="+", type=exact, metavar="T", help=f"{times} (default: 1 1 1)")
-    parser.add_argument("--comm", type=exact, default=0, metavar="T", help="what a message takes (default: 0)")
-    parser.add_argument("--stages-per-device", type=int, metavar="V", help="of a family that lets you choose")
-    parser.add_argument("--in-flight", action="store_true", help="in the chart, what each device holds")
-    parser.add_argument("--critical-path", action="store_true", help="in the chart, frame what sets its length")
-    parser.add_argument("-o", metavar="FILE", help="write a chart, .svg, .pdf or .png, over one of that name")
+    parser.add_argument("--comm", type=exact, default=0, metavar="T", help="of a message (default: 0)")
+    parser.add_argument("--stages-per-device", type=int, metavar="V", help="where a family leaves it open")
+    parser.add_argument("--in-flight", action="store_true", help="in the chart: what each device holds")
+    parser.add_argument("--critical-path", action="store_true", help="in the chart: what sets its length")
+    parser.add_argument("-o", metavar="FILE", help="the chart: .svg, .pdf or .png")
 
 
 def exact(text: str) -> Real:
@@ -68,7 +72,13 @@ def answer(asked: Namespace) -> Answer:
         raise ValueError("--in-flight and --critical-path are of a chart: say where with -o chart.svg")
     costs = costs_of(asked.times, asked.comm)
     order = asked_for(asked.what, asked.stages_per_device)
-    timeline = timed(order, costs)
+    try:
+        timeline = timed(order, costs)
+    except DeadlockError as hang:
+        if not asked.o:
+            raise
+        draw_deadlock(order).save(asked.o)
+        return Answer(f"{hang}\nchart      {asked.o}", 1)
     said = "\n".join([numbers(timeline), *shared_out(order, costs)])
     if not asked.o:
         return Answer(f"{timeline}\n\n{said}")
@@ -77,21 +87,19 @@ def answer(asked: Namespace) -> Answer:
 
 
 def costs_of(times: list[Real] | None, comm: Real) -> Costs:
-    if times is None:
-        return Costs(comm=comm)
-    if len(times) == 2:
-        times = [times[0], *[quotient(times[1], 2)] * 2]
-    if len(times) != 3:
-        raise ValueError(f"--times needs two or three numbers, F B or F I W (got {len(times)})")
-    return Costs(*times, comm=comm)
+    forward, *backward = times or (1, 1, 1)
+    if len(backward) not in (1, 2):
+        raise ValueError(f"--times needs two or three numbers, F B or F I W (got {1 + len(backward)})")
+    input_grad, weight_grad = backward if len(backward) == 2 else [quotient(backward[0], 2)] * 2
+    return Costs(forward, input_grad, weight_grad, comm=comm)
 
 
 def asked_for(words: list[str], stages_per_device: int | None) -> Order:
-    if len(words) == 3:
-        return of_family(*words, stages_per_device)
-    [what] = words if len(words) == 1 else [None]
-    if what is None or (plain(what) in NAMES and not Path(what).exists()):
-        raise ValueError("a family needs devices and microbatches, as in 1F1B 4 8; a file needs nothing else")
+    what, *sizes = words
+    if len(sizes) == 2:
+        return of_family(what, sizes[0], sizes[1], stages_per_device)
+    if sizes or (plain(what) in NAMES and not Path(what).exists()):
+        raise ValueError("a family needs devices and microbatches, as in 1F1B 4 8; a file stands alone")
     if stages_per_device is not None:
         raise ValueError("--stages-per-device is of a family; a file says itself which stages a device holds")
     if what != "-" and not Path(what).exists():
@@ -122,8 +130,9 @@ def shared_out(order: Order, costs: Costs) -> list[str]:
 
     Else a family with more stages would look slower than one with fewer, only because it has more work.
     """
-    each = order.stages_per_device if isinstance(order, Schedule) else 1
-    if each == 1:
+    schedule = order if isinstance(order, Schedule) else order.schedule
+    each, uneven = divmod(schedule.stages, schedule.devices)
+    if each <= 1 or uneven:
         return []
     fair = timed(order, costs.per_stage(each)).makespan
-    return [f"equal work {number(fair)} if the {each} stages of a device together take these times"]
+    return [f"equal work {number(fair)} long, if all {each} stages of a device together take these times"]

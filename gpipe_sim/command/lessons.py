@@ -9,6 +9,7 @@ examples:
 """
 
 import re
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
@@ -28,14 +29,20 @@ def add(parser: ArgumentParser) -> None:
 
 def answer(asked: Namespace) -> Answer:
     home, folder = lessons_home(), Path(asked.dir)
-    if folder.is_dir() and folder.samefile(home / "notebooks"):
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is no folder")
+    if folder.exists() and folder.samefile(home / "notebooks"):
         raise ValueError(f"{folder} is where the lessons are copied from")
     files = lesson_files(home)
     added = [name for name, content in files.items() if placed(folder / name, content)]
     others = [name for name, content in files.items() if held(folder / name) != content]
-    lines = [f"{len(files)} files of the lessons: {len(added)} added to {folder}, {len(others)} differ there"]
+    same = len(files) - len(added) - len(others)
+    lines = [f"{folder}: {len(added)} files added, {same} there already, {len(others)} that differ"]
     if others:
-        lines += ["left as they are; to get the package's, name another folder:", *map("  {}".format, others)]
+        lines += [
+            "these were left as they are; another folder gets the package's:",
+            *map("  {}".format, others),
+        ]
     return Answer("\n".join([*lines, *how_to_open(folder)]), 1 if others else 0)
 
 
@@ -79,5 +86,7 @@ def held(path: Path) -> bytes | None:
 
 
 def how_to_open(folder: Path) -> list[str]:
+    """With this interpreter, because a plain ``python`` may be another."""
     install = [] if find_spec("jupyterlab") else ["first, Jupyter: pip install 'gpipe_sim[lessons]'"]
-    return [*install, f"to open them: {Path(sys.executable).name} -m jupyterlab {folder}, and begin with {FIRST}"]
+    opened = shlex.join([sys.executable, "-m", "jupyterlab", str(folder)])
+    return [*install, f"to open them, {FIRST} first:", f"  {opened}"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from gpipe_sim.command import check, draw, lessons, plan
 from gpipe_sim.command.answer import Answer
@@ -24,7 +25,10 @@ INTERRUPTED = 130  #: as a shell counts a program that Ctrl-C ended
 
 
 class Parser(ArgumentParser):
-    """One whose errors are one sentence, without the usage."""
+    """One whose errors are one sentence, without the usage, and whose help keeps its lines."""
+
+    def __init__(self, prog: str, **options: Any):
+        super().__init__(prog, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False, **options)
 
     def error(self, message: str):
         self.exit(2, f"{self.prog}: {message}; {self.prog} --help has examples\n")
@@ -45,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ScheduleError, MemoryLimitError) as no:
         return said(Answer(str(no), 1))
     except OSError as error:
-        return refused(who, ": ".join(filter(None, (error.filename, error.strerror or str(error)))))
+        where = f"{error.filename}: " if error.filename else ""
+        return refused(who, f"{where}{error.strerror or error}")
     except (ValueError, TypeError, ImportError, MemoryError) as error:
         return refused(who, str(error) or "there is not enough memory for that")
     except KeyboardInterrupt:
@@ -54,15 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> Parser:
     about = "Pipeline-parallel training, simulated: draw schedules, check them, plan, and get the lessons."
-    usual = {"formatter_class": RawDescriptionHelpFormatter, "allow_abbrev": False}
-    whole = Parser(name(), description=about, epilog=STATUS, **usual)
+    whole = Parser(name(), description=about, epilog=STATUS)
     version = import_module("gpipe_sim").__version__
     whole.add_argument("--version", action="version", version=f"gpipe_sim {version}")
     several = whole.add_subparsers(dest="command", metavar="draw | check | plan | lessons")
     for word, module in COMMANDS.items():
-        said, examples = str(module.__doc__).split("\n\n", 1)
+        said, _, examples = (module.__doc__ or "").partition("\n\n")
         epilog = f"{examples.strip().replace('gpipe-sim', name())}\n\n{STATUS}".replace("%", "%%")
-        module.add(several.add_parser(word, help=said, description=said, epilog=epilog, **usual))
+        module.add(several.add_parser(word, help=said, description=said, epilog=epilog))
     return whole
 
 
@@ -90,6 +94,5 @@ def refused(who: str, why: str) -> int:
 @contextmanager
 def warned_in_a_line(who: str) -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("always")
         warnings.showwarning = lambda message, *_: print(f"{who}: {message}", file=sys.stderr)
         yield

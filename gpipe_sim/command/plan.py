@@ -1,4 +1,4 @@
-"""the fastest plans for a model on a cluster
+r"""the fastest plans for a model on a cluster
 
 It looks at every schedule, length of pipeline, number of copies and microbatches, and cut, and shows the
 fastest plans that fit. Models are on paper, in 2-byte numbers, and trained with Adam in mixed precision.
@@ -6,8 +6,8 @@ Times are in seconds. Say what a device reaches with such layers, not what its d
 
 examples:
   gpipe-sim plan --model bert-large --devices 8 --flops 137e12 --memory 16e9 --batch 256 --rows 4
-  gpipe-sim plan --model gpt --blocks 4 --features 256 --heads 4 --tokens 1000 --sequence 64 --devices 4
-      --flops 50e12 --memory 4e9 --batch 32 --latency 5e-6 --bandwidth 25e9
+  gpipe-sim plan --model gpt --blocks 4 --features 256 --heads 4 --tokens 1000 --sequence 64 \
+      --devices 4 --flops 50e12 --memory 4e9 --batch 32 --latency 5e-6 --bandwidth 25e9
 """
 
 from argparse import ArgumentParser, Namespace
