@@ -6,7 +6,6 @@ from gpipe_sim.core.bubbles import bubble_fraction, peak_in_flight
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.words import caption
 
-
 MOST_LISTED = 64  #: devices
 
 

@@ -1,12 +1,16 @@
 """whether an order can run, and if not, why
 
-A file has a row of actions for each device, such as these two:
+A file has a row of actions for each device, such as order.txt:
   0F0 0F1 0B0 0B1
   1F0 1B0 1F1 1B1
 2F0 is stage 2, forward, microbatch 0; B is a backward, I and W its halves, R a recompute. A row may begin
-with "device 0:", "rank 0:", or "device 0, stages 0 3:"; if none does the last, device s mod K holds stage s,
-with K devices. Rows with sends and receives, such as 0SEND_F0 and
-1RECV_F0, are the programs of devices. With commas it is read as a CSV of PyTorch's pipelining.
+with "rank 0:" or "device 0:", or with "device 0, stages 0 3:"; unless rows say which stages they hold, device
+s mod K holds stage s, with K devices. With commas it is read as PyTorch's pipelining writes it, order.csv:
+  0F0,0F1,0B0,0B1
+  1F0,1B0,1F1,1B1
+With sends and receives the rows are the devices' programs, programs.txt:
+  0F0 0SEND_F0 0RECV_B0 0B0
+  1RECV_F0 1F0 1B0 1SEND_B0
 
 examples:
   gpipe-sim check order.txt

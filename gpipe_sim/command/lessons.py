@@ -39,10 +39,7 @@ def answer(asked: Namespace) -> Answer:
     same = len(files) - len(added) - len(others)
     lines = [f"{folder}: {len(added)} files added, {same} there already, {len(others)} that differ"]
     if others:
-        lines += [
-            "these were left as they are; another folder gets the package's:",
-            *map("  {}".format, others),
-        ]
+        lines += ["left as they are; another folder gets the package's:", *map("  {}".format, others)]
     return Answer("\n".join([*lines, *how_to_open(folder)]), 1 if others else 0)
 
 
