@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return refused(who, f"{where}{error.strerror or error}")
-    except (ValueError, TypeError, ImportError, MemoryError) as error:
+    except (ValueError, TypeError, ArithmeticError, ImportError, MemoryError) as error:
         return refused(who, str(error) or "there is not enough memory for that")
     except KeyboardInterrupt:
         return INTERRUPTED
