@@ -73,9 +73,9 @@ errors: what is raised
 
 NumPy is all that these need, but for ``gp.plots``, which draws with matplotlib (``pip install
 'gpipe_sim[plot]'``). The same schedules run on PyTorch in ``gp.torch_backend`` (``pip install
-'gpipe_sim[torch]'``). The lessons are notebooks for Jupyter (``pip install 'gpipe_sim[lessons]'``), and
-``gp.course`` checks what is answered in them. What a student has written by lesson 15 stands in
-one file, to be read after the lessons: ``gpipe_sim.textbook``.
+'gpipe_sim[torch]'``). The lessons are notebooks for Jupyter (``pip install 'gpipe_sim[lessons]'``, then
+``python -m gpipe_sim lessons DIR``), and ``gp.course`` checks what is answered in them. What a student has
+written by lesson 15 stands in one file, to be read after the lessons: ``gpipe_sim.textbook``.
 
 A name is loaded when it is first used, so importing the package takes hardly any time. ``__init__.pyi`` says
 where each comes from; editors and type checkers read it too.

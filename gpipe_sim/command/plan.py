@@ -1,0 +1,76 @@
+r"""the fastest plans for a model on a cluster
+
+It looks at every schedule, length of pipeline, number of copies and microbatches, and cut, and shows the
+fastest plans that fit. Models are on paper, in 2-byte numbers, and trained with Adam in mixed precision.
+Times are in seconds. Say what a device reaches with such layers, not what its data sheet promises.
+
+examples:
+  gpipe-sim plan --model bert-large --devices 8 --flops 137e12 --memory 16e9 --batch 256 --rows 4
+  gpipe-sim plan --model gpt --blocks 4 --features 256 --heads 4 --tokens 1000 --sequence 64 \
+      --devices 4 --flops 50e12 --memory 4e9 --batch 32 --latency 5e-6 --bandwidth 25e9
+"""
+
+from argparse import ArgumentParser, Namespace
+
+from gpipe_sim.command.answer import Answer
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.losses import cross_entropy
+from gpipe_sim.core.meta_array import MetaArray
+from gpipe_sim.core.optimizers import Adam
+from gpipe_sim.errors import whole
+from gpipe_sim.links.links import Link
+from gpipe_sim.planning.cluster import Cluster
+from gpipe_sim.planning.hardware import Accelerator
+from gpipe_sim.planning.plans import plan
+from gpipe_sim.transformers.models import bert_large, gpt, gpt3_175b
+from gpipe_sim.transformers.optimizers import MixedPrecision
+
+#: By name: a model of a known size, and the longest text that it takes.
+KNOWN = {"bert-large": (bert_large, 512), "gpt3-175b": (gpt3_175b, 2048)}
+SIZES = ("blocks", "features", "heads", "tokens", "sequence")
+
+
+def add(parser: ArgumentParser) -> None:
+    model, cluster = parser.add_argument_group("the model"), parser.add_argument_group("the cluster")
+    model.add_argument("--model", required=True, choices=[*KNOWN, "gpt"], help="gpt is of your own sizes")
+    for size in SIZES[:-1]:
+        model.add_argument(f"--{size}", type=int, metavar="N", help="of a gpt")
+    model.add_argument("--sequence", type=int, metavar="N", help="tokens in a text (default: all it takes)")
+    model.add_argument("--batch", required=True, type=int, metavar="N", help="texts in a step")
+    cluster.add_argument("--devices", required=True, type=int, metavar="N", help="all of them are used")
+    cluster.add_argument("--flops", required=True, type=float, help="that a device reaches, for each second")
+    cluster.add_argument("--memory", required=True, type=float, metavar="BYTES", help="of a device")
+    cluster.add_argument("--latency", type=float, default=0, metavar="S", help="of a message (default: 0)")
+    help_ = "of a link, in bytes a second (default: messages take no time)"
+    cluster.add_argument("--bandwidth", type=float, default=float("inf"), metavar="B", help=help_)
+    parser.add_argument("--rows", type=int, default=10, metavar="N", help="how many plans (default: 10)")
+
+
+def answer(asked: Namespace) -> Answer:
+    rows, batch = whole("plan", "--rows", asked.rows), whole("plan", "--batch", asked.batch)
+    layers, sequence = model_of(asked)
+    links = Link(asked.latency, asked.bandwidth)
+    cluster = Cluster(asked.devices, Accelerator(asked.flops), asked.memory, links)
+    texts = MetaArray((batch, sequence), "i8")
+    try:
+        return Answer(str(plan(layers, cluster, (texts, texts), cross_entropy, adam(), rows=rows)))
+    except ValueError as no:  # nothing fits, or no size divides
+        return Answer(str(no), 1)
+
+
+def adam() -> MixedPrecision:
+    return MixedPrecision(Adam())
+
+
+def model_of(asked: Namespace) -> tuple[list[Layer], int]:
+    """The layers, and how many tokens a text has."""
+    given = {size: getattr(asked, size) for size in SIZES}
+    if asked.model == "gpt":
+        if missing := [f"--{size}" for size, value in given.items() if value is None]:
+            raise ValueError(f"--model gpt also needs {', '.join(missing)}")
+        return gpt(**given, dtype="float16"), asked.sequence
+    if extra := [f"--{size}" for size in SIZES[:-1] if given[size] is not None]:
+        raise ValueError(f"{asked.model} has sizes of its own: {', '.join(extra)} are those of --model gpt")
+    make, longest = KNOWN[asked.model]
+    sequence = longest if asked.sequence is None else asked.sequence
+    return make(), whole(asked.model, "--sequence", sequence, 1, longest)
