@@ -25,12 +25,12 @@ def gather() -> None:
     api.write(SOURCE / "api")
 
 
-def build() -> int:
-    """Sphinx's exit status."""
-    shutil.rmtree(SITE, ignore_errors=True)
+def build(source: Path = SOURCE, site: Path = SITE) -> int:
+    """Sphinx's exit status: 0 without a warning."""
+    shutil.rmtree(site, ignore_errors=True)
     strict = ["--fail-on-warning", "--keep-going", "--nitpicky", "--quiet"]
-    caches = ["--fresh-env", "--doctree-dir", str(ROOT / "build" / "doctrees")]
-    return sphinx([*strict, *caches, "--conf-dir", str(WRITTEN), str(SOURCE), str(SITE)])
+    trees = ["--fresh-env", "--doctree-dir", str(source.with_name(source.name + "-trees"))]
+    return sphinx([*strict, *trees, "--conf-dir", str(WRITTEN), str(source), str(site)])
 
 
 if __name__ == "__main__":

@@ -24,8 +24,13 @@ class Chapter(NamedTuple):
         return f"gpipe_sim.{SHORT.get(self.name, self.name)}"
 
     @property
+    def names(self) -> list[str]:
+        """In full."""
+        return [full(prefix, name) for prefix, names in self.groups.items() for name in names]
+
+    @property
     def things(self) -> list[object]:
-        return [public()[full(prefix, name)] for prefix, names in self.groups.items() for name in names]
+        return [public()[name] for name in self.names]
 
 
 def chapters() -> list[Chapter]:
@@ -100,7 +105,7 @@ def written(each: Chapter, known: set[int]) -> str:
     """The page of a chapter, for Sphinx."""
     page = [heading(f"{each.name}: {each.title}", "="), f".. automodule:: {each.module}\n"]
     for prefix, names in each.groups.items():
-        page.append(heading(f"{prefix}.", "-"))
+        page.append(heading("Directly in gp" if prefix == "gp" else f"In {prefix}", "-"))
         page += [entry(full(prefix, name), public()[full(prefix, name)]) for name in names]
     if made := list(results(each.things, known)):
         page.append(heading(RESULTS, "-"))
@@ -115,7 +120,29 @@ def write(folder: Path) -> None:
 
 
 def linked(app, what: str, name: str, thing: object, options, lines: list[str]) -> None:
-    """A docstring as Sphinx reads it: what is indented below a colon is code."""
+    """A docstring for Sphinx: what is indented below a colon is code, and a name leads to its place."""
     for at, line in enumerate(lines[:-2]):
         if re.search(r"[^:]:$", line) and not lines[at + 1] and lines[at + 2].startswith("    "):
             lines[at] = line + ":"
+    arguments = set(inspect.signature(thing).parameters) if inspect.isfunction(thing) else set()
+    places = {short(each): target(each) for each in public() if short(each) not in arguments}
+    pattern = re.compile(r"``(?:gp\.)?(" + "|".join(map(re.escape, places)) + r")(\(\))?``")
+    for at, line in enumerate(lines):
+        if line[:4] != "    ":
+            lines[at] = pattern.sub(lambda found: f":py:obj:`{found[1]} <{places[found[1]]}>`", line)
+
+
+def short(name: str) -> str:
+    return name.removeprefix("gpipe_sim.")
+
+
+def target(name: str) -> str:
+    """Under what name it is documented: a module under that of its file."""
+    thing = public()[name]
+    return thing.__name__ if inspect.ismodule(thing) else name
+
+
+def shortened(app, what: str, name: str, thing: object, options, signature: str, returns: str) -> tuple:
+    """A signature in which NumPy's type of a dtype is one word again."""
+    dtype = r"~?type\[~?typing\.Any\] \| .*?_DTypeDict \| str"
+    return re.sub(dtype, "DTypeLike", signature) if signature else None, returns
