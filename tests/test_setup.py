@@ -93,7 +93,10 @@ def test_constraints_pin_exactly_and_name_no_place_to_download_from():
 
 def test_constraints_say_how_to_remake_them():
     header = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("#")]
-    assert "uv pip compile --universal --python-version 3.11 --extra test --extra look --extra docs " in " ".join(header)
+    assert (
+        "uv pip compile --universal --python-version 3.11 --extra test --extra look --extra docs "
+        in " ".join(header)
+    )
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")

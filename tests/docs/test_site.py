@@ -242,7 +242,16 @@ def test_the_gallery_draws_every_family():
     )
 
 
-# How to, and the build itself
+# The first page, how to, and the build itself
+
+
+def test_the_code_of_the_first_page_runs_as_it_says(tmp_path, monkeypatch, capsys):
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", text, re.S)[1]
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert capsys.readouterr().out == re.search(r"```text\n(.*?)```", text, re.S)[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["1f1b.svg"]
 
 
 def test_how_to_pages_show_what_their_code_gave():
