@@ -1,5 +1,6 @@
 """Gather the pages, and have Sphinx make HTML of them. A warning is an error."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -33,8 +34,18 @@ def build(source: Path = SOURCE, site: Path = SITE) -> int:
     return sphinx([*strict, *trees, "--conf-dir", str(WRITTEN), str(source), str(site)])
 
 
+def quiet_kernels() -> None:
+    """Pages run as for anybody, without the startup files of who builds, and a kernel starts silently."""
+    home = ROOT / "build" / "ipython"
+    profile = home / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 40\n")
+    os.environ["IPYTHONDIR"] = str(home)
+
+
 if __name__ == "__main__":
     gather()
+    quiet_kernels()
     status = build()
     if status == 0:
         print(f"The site is in {SITE.relative_to(ROOT)}/; open {SITE.relative_to(ROOT)}/index.html")

@@ -1,5 +1,9 @@
-"""The API by chapter, from the package's own list of chapters: a page for each, with every public name."""
+"""The API by chapter, from the package's own list of chapters: a page for each, with every public name.
 
+The torch backend needs torch, which building a site should not: its page is read from its source.
+"""
+
+import ast
 import inspect
 import re
 import typing
@@ -117,13 +121,51 @@ def write(folder: Path) -> None:
     known = {id(thing) for thing in public().values()}
     for each in chapters():
         (folder / f"{each.name}.rst").write_text(written(each, known), encoding="utf-8")
+    (folder / "torch_backend.rst").write_text(torch_page(), encoding="utf-8")
+
+
+def torch_page() -> str:
+    """As ``written``, of a chapter that may not be there to import."""
+    home = Path(gp.__file__).parent / "torch_backend"
+    tree = ast.parse((home / "__init__.py").read_text(encoding="utf-8"))
+    page = [heading("torch_backend: the same schedules on PyTorch", "="), as_rst(ast.get_docstring(tree))]
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("gpipe_sim.torch_backend."):
+            source = (home / f"{node.module.split('.')[-1]}.py").read_text(encoding="utf-8")
+            defined = {each.name: each for each in ast.parse(source).body if hasattr(each, "name")}
+            page += [from_source(alias.name, defined.get(alias.name)) for alias in node.names]
+    return "\n\n".join(page)
+
+
+def from_source(name: str, node: ast.AST | None) -> str:
+    """The directive of a function or class as it is written; of a value, its name."""
+    full_name = f"gpipe_sim.torch_backend.{name}"
+    if node is None:
+        return f".. py:data:: {full_name}"
+    body = {each.name: each for each in getattr(node, "body", ()) if isinstance(each, ast.FunctionDef)}
+    function = node if isinstance(node, ast.FunctionDef) else body.get("__init__")
+    arguments = ast.unparse(function.args).removeprefix("self, ") if function else ""
+    kind = "function" if isinstance(node, ast.FunctionDef) else "class"
+    words = as_rst(ast.get_docstring(node) or "").replace("\n", "\n   ")
+    return f".. py:{kind}:: {full_name}({arguments})\n\n   {words}"
+
+
+def as_rst(words: str) -> str:
+    """A docstring in which what is indented below a colon is code."""
+    lines = words.splitlines()
+    code_below_colons(lines)
+    return "\n".join(lines)
+
+
+def code_below_colons(lines: list[str]) -> None:
+    for at, line in enumerate(lines[:-2]):
+        if re.search(r"[^:]:$", line) and not lines[at + 1] and lines[at + 2].startswith("    "):
+            lines[at] = line + ":"
 
 
 def linked(app, what: str, name: str, thing: object, options, lines: list[str]) -> None:
     """A docstring for Sphinx: what is indented below a colon is code, and a name leads to its place."""
-    for at, line in enumerate(lines[:-2]):
-        if re.search(r"[^:]:$", line) and not lines[at + 1] and lines[at + 2].startswith("    "):
-            lines[at] = line + ":"
+    code_below_colons(lines)
     arguments = set(inspect.signature(thing).parameters) if inspect.isfunction(thing) else set()
     places = {short(each): target(each) for each in public() if short(each) not in arguments}
     pattern = re.compile(r"``(?:gp\.)?(" + "|".join(map(re.escape, places)) + r")(\(\))?``")

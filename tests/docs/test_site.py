@@ -207,6 +207,14 @@ def test_all_public_names_are_in_a_chapter():
     }
 
 
+def test_the_torch_backend_has_every_public_name_though_torch_is_not_here():
+    source = (ROOT / "gpipe_sim" / "torch_backend" / "__init__.py").read_text(encoding="utf-8")
+    names = re.findall(r'"(\w+)"', source.split("__all__")[1])
+    built = named("api/torch_backend")
+    assert len(names) > 8 and {f"gpipe_sim.torch_backend.{name}" for name in names} <= built.ids
+    assert words("four CPU processes") in words(built.shown)
+
+
 # The gallery
 
 
