@@ -151,21 +151,24 @@ def from_source(name: str, node: ast.AST | None) -> str:
 
 
 def as_rst(words: str) -> str:
-    """A docstring in which what is indented below a colon is code."""
-    lines = words.splitlines()
-    code_below_colons(lines)
-    return "\n".join(lines)
+    """A docstring in which what is indented is code."""
+    return "\n".join(with_code(words.splitlines()))
 
 
-def code_below_colons(lines: list[str]) -> None:
-    for at, line in enumerate(lines[:-2]):
-        if re.search(r"[^:]:$", line) and not lines[at + 1] and lines[at + 2].startswith("    "):
-            lines[at] = line + ":"
+def with_code(lines: list[str]) -> Iterator[str]:
+    """Two colons above each indented block, which make it code; a session of ``>>>`` is that without them."""
+    above, before = "", "x"  # the last line that has words, and the last line
+    for line in lines:
+        begins = line.startswith("    ") and not before and not above.startswith(" ")
+        if begins and above and not line.strip().startswith(">>>"):
+            yield from ("::", "")
+        above, before = line or above, line
+        yield line
 
 
 def linked(app, what: str, name: str, thing: object, options, lines: list[str]) -> None:
-    """A docstring for Sphinx: what is indented below a colon is code, and a name leads to its place."""
-    code_below_colons(lines)
+    """A docstring for Sphinx: what is indented is code, and a name leads to its place."""
+    lines[:] = with_code(lines)
     arguments = set(inspect.signature(thing).parameters) if inspect.isfunction(thing) else set()
     places = {short(each): target(each) for each in public() if short(each) not in arguments}
     pattern = re.compile(r"``(?:gp\.)?(" + "|".join(map(re.escape, places)) + r")(\(\))?``")

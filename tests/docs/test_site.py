@@ -207,6 +207,12 @@ def test_all_public_names_are_in_a_chapter():
     }
 
 
+def test_examples_in_docstrings_are_code_not_quotations():
+    pages = [path for path in paths() if path.parent.name == "api"]
+    assert len(pages) > 15 and not any(page(path).all("blockquote") for path in pages)
+    assert named("api/torch_backend").all("pre")
+
+
 def test_the_torch_backend_has_every_public_name_though_torch_is_not_here():
     source = (ROOT / "gpipe_sim" / "torch_backend" / "__init__.py").read_text(encoding="utf-8")
     names = re.findall(r'"(\w+)"', source.split("__all__")[1])
