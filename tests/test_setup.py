@@ -58,6 +58,11 @@ def test_only_looking_at_the_lessons_installs_a_browser_s_driver():
     assert "playwright" not in requirements("test") | requirements("lessons") | requirements("torch")
 
 
+def test_only_the_site_installs_sphinx():
+    assert "sphinx" in requirements("docs")
+    assert "sphinx" not in requirements("test") | requirements("lessons") | requirements("look")
+
+
 def test_conda_gets_the_same_packages_and_bounds_as_pip():
     python = f"python{PROJECT['requires-python']}"
     from_pip = {str(requirement) for requirement in requirements("test").values()}
@@ -68,7 +73,7 @@ def test_conda_gets_the_same_packages_and_bounds_as_pip():
     assert (pip, pips_list, editable) == ("pip", "pip:", "-e .")
 
 
-PINNED = requirements("test") | requirements("look")
+PINNED = requirements("test") | requirements("look") | requirements("docs")
 
 
 @pytest.mark.parametrize("name", PINNED)
@@ -88,7 +93,10 @@ def test_constraints_pin_exactly_and_name_no_place_to_download_from():
 
 def test_constraints_say_how_to_remake_them():
     header = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("#")]
-    assert "uv pip compile --universal --python-version 3.11 --extra test --extra look " in " ".join(header)
+    assert (
+        "uv pip compile --universal --python-version 3.11 --extra test --extra look --extra docs "
+        in " ".join(header)
+    )
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")

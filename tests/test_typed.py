@@ -1,6 +1,6 @@
-"""What the type checker finds in the README and in a lesson, and where it says that it is."""
+"""What the type checker finds in the README, a how-to page and a lesson, and where it says that it is."""
 
-from typed import ROOT, Line, check, lesson, readme
+from typed import ROOT, Line, check, howto, lesson, readme
 
 #: A line of code -> what is said of it. ``step`` is a training step.
 FAULTS = {
@@ -15,6 +15,8 @@ FAULTS = {
 }
 STEP = "step = gp.train_step([], schedule, gp.digits()[:2], gp.mse)"
 LESSON = ROOT / "notebooks/04_gpipe_and_its_bubble.ipynb"
+SCHEDULE = Line("how to", "schedule = gp.GPipe(4, 8)")
+JOB = ROOT / "docs/howto/chart_for_a_paper.md"
 
 
 def with_faults(where: str, lines: list[Line]) -> list[Line]:
@@ -28,12 +30,13 @@ def test_every_fault_is_found_and_nothing_else():
     _, lines = check(
         {
             "documents/readme.py": with_faults("readme", readme()),
+            "documents/howto/job.py": with_faults("how to", [*howto(JOB), SCHEDULE]),
             "documents/lessons/lesson_04.py": with_faults("lesson", lesson(LESSON)),
         }
     )
     own = [line for line in lines if not line.startswith("gpipe_sim/")]
     found = dict(line.split(": error: ") for line in own if ": error: " in line)
-    places = ("readme", "readme, inside", "lesson", "lesson, inside")
+    places = [f"{where}{inside}" for where in ("readme", "how to", "lesson") for inside in ("", ", inside")]
     expected = {f"{place}: {code}": says for place in places for code, says in FAULTS.items()}
     assert found.keys() == expected.keys()
     assert [place for place, says in expected.items() if says not in found[place]] == []
@@ -45,6 +48,9 @@ def test_a_line_is_where_it_says():
         Line("notebooks/04_gpipe_and_its_bubble.ipynb:cell 2:2", ""),
         Line("notebooks/04_gpipe_and_its_bubble.ipynb:cell 2:3", "import gpipe_sim as gp"),
     ]
+    page = JOB.read_text().splitlines()
+    assert all(line.code == page[int(line.place.rpartition(":")[2]) - 1] for line in howto(JOB) if line.code)
+    assert Line("docs/howto/chart_for_a_paper.md:17", "import gpipe_sim as gp") in howto(JOB)
     text = (ROOT / "README.md").read_text().splitlines()
     assert len(readme()) > 50
     assert all(line.code == text[int(line.place.removeprefix("README.md:")) - 1] for line in readme())

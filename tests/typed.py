@@ -1,4 +1,4 @@
-"""mypy over the package and over the code in the README and the lessons: ``python -m tests.typed``.
+"""mypy over the package and the code in README, how-to pages and lessons: ``python -m tests.typed``.
 
 A document becomes one module, its blocks or cells in their order, in a folder that lasts as long as the run.
 Each line keeps its place, and mypy's findings are printed with that. How strict it is says pyproject.toml.
@@ -46,12 +46,24 @@ def lesson(path: Path) -> list[Line]:
     ]
 
 
+def howto(path: Path) -> list[Line]:
+    """Its cells, in which a line such as ``:tags: [hide-input]`` is for Sphinx."""
+    return [
+        Line(f"{path.relative_to(ROOT)}:{at}", "" if line.startswith(":") else line)
+        for first, code in blocks(path.read_text(), r"\{code-cell\}")
+        for at, line in enumerate(code.splitlines(), first)
+    ]
+
+
 def documents() -> dict[str, list[Line]]:
     """By the path of the module that each becomes. pyproject.toml names these modules too."""
     lessons = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    return {"documents/readme.py": readme()} | {
-        f"documents/lessons/{path.stem}.py": lesson(path) for path in lessons
-    }
+    jobs = sorted((ROOT / "docs" / "howto").glob("*.md"))
+    return (
+        {"documents/readme.py": readme()}
+        | {f"documents/howto/{path.stem}.py": howto(path) for path in jobs}
+        | {f"documents/lessons/{path.stem}.py": lesson(path) for path in lessons}
+    )
 
 
 def check(modules: dict[str, list[Line]], *options: str) -> tuple[int, list[str]]:
