@@ -46,10 +46,10 @@ def timeline_of(data: dict) -> Timeline:
     return from_spans(order, spans)
 
 
-def picture(data: dict, claim: str) -> Figure:
+def picture(data: dict, claim: str, in_flight: bool = True) -> Figure:
     """The chart, below its claim."""
-    figure, ax = page(3.9)
-    plot_timeline(timeline_of(data), ax, claim, in_flight=True)
+    figure, ax = page(3.9 if in_flight else 2.9)
+    plot_timeline(timeline_of(data), ax, claim, in_flight=in_flight)
     return figure
 
 

@@ -1,11 +1,11 @@
-"""1F1B: as long as GPipe, but device k holds at most 4 - k microbatches."""
+"""1F1B: what each device does, when it waits, and the three phases of that."""
 
 from itertools import pairwise
 
 from matplotlib.figure import Figure
 
 from figures._gantt import numbers, picture, timeline_of
-from gpipe_sim import GPipe, OneFOneB
+from gpipe_sim import OneFOneB
 from gpipe_sim.drawing.palette import FAINT, INK, PAPER
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
 from gpipe_sim.why.metrics import phases
@@ -17,11 +17,12 @@ SIZE = {"devices": 4, "microbatches": 9}
 
 
 def data() -> dict:
-    return numbers(OneFOneB(**SIZE)) | {"gpipe": numbers(GPipe(**SIZE))}
+    return numbers(OneFOneB(**SIZE))
 
 
 def draw(data: dict) -> Figure:
-    figure = picture(data, claim(data, data["gpipe"]))
+    claim = "One batch in nine microbatches, on four devices: 1F1B's warm-up, steady state and drain"
+    figure = picture(data, claim, in_flight=False)
     [ax] = figure.axes
     ends = [0, *phases(timeline_of(data), 0), data["makespan"]]
     ax.set_ylim(top=ABOVE)
@@ -35,10 +36,3 @@ def draw(data: dict) -> Figure:
         ax.text((start + end) / 2, ABOVE / 2, name, **WORDS)
     return figure
 
-
-def claim(data: dict, gpipe: dict) -> str:
-    """Its length and what it holds at most, beside GPipe's."""
-    longer = data["makespan"] - gpipe["makespan"]
-    held, all_of_them = max(data["peak_in_flight"]), max(gpipe["peak_in_flight"])
-    length = "as long as GPipe" if longer == 0 else f"{longer:+g} beside GPipe"
-    return f"1F1B: {length}, and holds {held} microbatches at most instead of {all_of_them}"

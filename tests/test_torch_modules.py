@@ -321,9 +321,9 @@ def test_the_first_and_last_stage_of_one_device_may_be_tied(schedule):
     assert_tied_right(schedule)
 
 
-@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="README says it of torch 2.13")
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="docs/torch.md says it of torch 2.13")
 def test_so_they_may_on_a_local_process_where_torchs_own_class_gives_them_another_gradient():
-    """As the README says: 90% off."""
+    """As docs/torch.md says: 90% off."""
     assert_tied_right(gp.ZBV(2, 8), four())
     found, _ = four().run_each(torch_modules.tied_by_torch, [(), ()])
     (alone, *_), _, _ = by_autograd(tied_ends(), tokens(), 8, TIED[1])

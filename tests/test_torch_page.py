@@ -1,4 +1,4 @@
-"""The README's example on PyTorch's engine."""
+"""The example on the page about PyTorch's engine."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from typed import blocks
 
 pytest.importorskip("torch")
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "torch.md").read_text()
 
 
 def test_the_example_runs_and_equals_one_device(capsys):
-    exec(next(code for _, code in blocks(README, "python") if "torch_backend" in code), {})
+    exec(next(code for _, code in blocks(PAGE, "python") if "torch_backend" in code), {})
     assert capsys.readouterr().out == "True\n96 actions, timed\n"
