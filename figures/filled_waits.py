@@ -19,7 +19,7 @@ def data() -> dict:
 
 
 def draw(data: dict) -> Figure:
-    figure, axes = page(6.6, len(data))
+    figure, axes = page(7.8, len(data))
     whole, late, early = data.values()
     claims = (
         f"1F1B: {_says(whole)}",
