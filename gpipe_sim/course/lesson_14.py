@@ -62,9 +62,9 @@ HIDDEN_DELAYS = (
     ([2, 0, 1, 1], 7),
     ([1, 1, 1], 2),
     ([4, 5], 3),
-    ([0, 2, 4, 6, 8], 12),
     ([3], 4),
     ([1, 0, 2, 1], 2),
+    ([0, 2, 4, 6, 8], 12),
 )
 
 
@@ -111,7 +111,7 @@ def _what_is_no_table(table: object) -> str:
 
 def _what_is_wrong_with_needs(rows: tuple, ends: dict, right: dict) -> str:
     """A question about the first action that itself runs too early, too late or never."""
-    where = f"on the rows {in_words(rows)}"
+    where = f"on the rows {in_words(rows)} (F, I, W take {', '.join(map(str, SPLIT_TIMES.values()))})"
     for row in rows:
         free = there = 0
         for action in row:
@@ -139,7 +139,7 @@ def putting_off(answer: Callable) -> Reply:
             named = re.search(r"\d+(W)(\d+) comes", reply.text)
             wrong = (k, named[1], int(named[2])) if named else rows[k][first_other(rows[k], wanted[k])]
             return drawn(reply, rows, (k, rows[k].index(wrong)))
-    told = f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page, short and long delays"
+    told = f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page. Drawn are those {where}"
     return drawn(correct(told), rows)
 
 
@@ -190,7 +190,8 @@ def put_off(answer: object) -> Reply:
         told, late = _who_waits(timeline)
         at = (LAST, rows[LAST].index(late)) if late else None
         return drawn(almost(f"it takes {timeline.makespan}. {told}"), rows, at)
-    told = f"{goal} long, and device {LAST} holds at most {held}. Which of your W fills which hole?"
+    asks = "Which of your W fills a hole, and which the corner?"
+    told = f"{goal} long, and device {LAST} holds at most {held}. {asks}"
     return drawn(correct(told), rows)
 
 

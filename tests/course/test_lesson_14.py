@@ -382,7 +382,7 @@ DELAYS = {
 }
 ROWS = {
     "correct": [
-        (GOOD, "14 long, and device 2 holds at most 3. Which of your W fills which hole?"),
+        (GOOD, "14 long, and device 2 holds at most 3. Which of your W fills a hole, and which"),
         (f"device 2: {GOOD}\n", ""),
         (GOOD.replace(" ", ", "), ""),
     ],
