@@ -20,6 +20,8 @@ def gather() -> None:
     shutil.copytree(
         ROOT / "figures", SOURCE / "figures", ignore=shutil.ignore_patterns("*.py", "__pycache__")
     )
+    for page in SOURCE.rglob("*.md"):  # written so that its links lead somewhere in a clone, too
+        page.write_text(page.read_text(encoding="utf-8").replace("../figures/", "figures/"), encoding="utf-8")
     shutil.copy(ROOT / "CHANGELOG.md", SOURCE / "changelog.md")
     lessons.write(ROOT / "notebooks", SOURCE / "lessons")
     gallery.write(SOURCE / "gallery")

@@ -35,4 +35,3 @@ def draw(data: dict) -> Figure:
         )
         ax.text((start + end) / 2, ABOVE / 2, name, **WORDS)
     return figure
-
