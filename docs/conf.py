@@ -23,7 +23,8 @@ html_css_files = ["site.css"]
 html_extra_path = [str(ROOT / "build" / "docs-source" / "served")]
 html_copy_source = html_show_sourcelink = html_domain_indices = False
 html_sidebars = {
-    page: [] for page in ("index", "gallery/index", "glossary", "changelog", "genindex", "search")
+    page: []
+    for page in "index tour gallery/index torch glossary install code changelog genindex search".split()
 }
 html_theme_options = {
     "show_toc_level": 2,
