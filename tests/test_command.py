@@ -154,6 +154,7 @@ def test_equal_work_is_said_of_several_stages_on_a_device_as_compare_has_it(ask,
     for words in (["zb-v", "4", "8"], ["zbv.csv"]):
         printed = ask("draw", *words)[1]
         assert makespan_in(printed) == "51"
+        assert "in flight  8, 8, 8, 8: the most pairs of stage and microbatch" in printed
         assert f"\nequal work {float(row.makespan)} long, if all 2 stages" in printed
     assert "equal work" not in ask("draw", "DualPipe", "4", "8")[1]  # two copies are no more work
     words = ["interleaved1f1b", "6", "6", "--stages-per-device", "3"]
