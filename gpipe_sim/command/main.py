@@ -80,7 +80,7 @@ def said(answer: Answer) -> int:
     try:
         print(answer.text, flush=True)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python may flush again at its end
         if not isinstance(error, BrokenPipeError):
             return refused(name(), f"the answer cannot be written: {error.strerror}")
     return answer.status
