@@ -22,10 +22,19 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = [str(ROOT / "build" / "docs-source" / "served")]
 html_copy_source = html_show_sourcelink = html_domain_indices = False
-html_sidebars = {
-    page: []
-    for page in "index tour gallery/index torch glossary install code changelog genindex search".split()
-}
+ALONE = (
+    "index",
+    "tour",
+    "gallery/index",
+    "torch",
+    "glossary",
+    "install",
+    "code",
+    "changelog",
+    "genindex",
+    "search",
+)
+html_sidebars: dict[str, list[str]] = {page: [] for page in ALONE}
 html_theme_options = {
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],

@@ -193,7 +193,9 @@ def test_an_order_that_deadlocks_is_drawn_as_who_waits_for_whom(ask, tmp_path):
 def test_every_family_is_recognized_in_every_form_of_file(family, ask, tmp_path):
     schedule = family(4, 8)
     programs = gp.device_programs(schedule)
+    forms = {"order": schedule, "run": gp.simulate(schedule)}
     written(tmp_path, rows_txt=str(schedule), programs_txt=str(programs))
+    written(tmp_path, **{f"{name}_json": gp.export.to_json(thing) for name, thing in forms.items()})
     if sum(map(len, schedule.placement)) == schedule.stages:  # PyTorch's have one copy of a stage
         rows = (",".join(row.partition(": ")[2].split()) for row in str(programs).splitlines())
         written(tmp_path, torch_csv=gp.export.to_torch_csv(schedule), messages_csv="\n".join(rows))
@@ -246,7 +248,8 @@ def test_no_is_an_answer_in_the_words_of_the_library(ask, tmp_path):
         (b"0F0\x000B0", "is no text"),
         (b"Dear Sir or Madam", "holds no order: 'Dear' is not an action"),
         (b"a,b\n", "holds no order: line 1, cell 1: 'a' is not an action"),
-        (b'{"a": 1}', "holds no order"),
+        (b'{"a": 1}', "holds no order: from_json cannot read this text"),
+        (gp.export.to_json(gp.Costs()).encode(), "holds no order: it is JSON of Costs, not of a schedule"),
         (b"0F0 0B0\ndevice 7: 1F0 1B0", "holds no order: row 1 is called device 7"),
         (b"99999999F0 0B0", "holds no order"),
         (b"0SEND_F0 0F0 0B0", "holds no order: '0SEND_F0': no row has an action of stage 1"),

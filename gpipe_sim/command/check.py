@@ -11,6 +11,7 @@ s mod K holds stage s, with K devices. With commas it is read as PyTorch's pipel
 With sends and receives the rows are the devices' programs, programs.txt:
   0F0 0SEND_F0 0RECV_B0 0B0
   1RECV_F0 1F0 1B0 1SEND_B0
+What gp.export.to_json wrote of a schedule or a timeline is read, too.
 
 examples:
   gpipe-sim check order.txt

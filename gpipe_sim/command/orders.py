@@ -19,6 +19,7 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import require_few
+from gpipe_sim.export.envelope import from_json
 from gpipe_sim.export.torch_csv import from_torch_csv
 from gpipe_sim.programs.device_programs import DevicePrograms, device_programs
 from gpipe_sim.programs.run_programs import run_programs
@@ -66,8 +67,17 @@ def _torch_csv(text: str) -> Order:
     return _rows(text, placement=order.placement) if re.search("SEND|RECV", text) else order
 
 
+def _json(text: str) -> Order:
+    held = from_json(text)
+    order = held.schedule if isinstance(held, Timeline) else held
+    if not isinstance(order, Schedule):
+        raise ValueError(f"it is JSON of {type(held).__name__}, not of a schedule or a timeline")
+    return order
+
+
 #: (what a text begins with, what reads such a text). The first that fits reads it.
 READERS: tuple[tuple[str, Callable[[str], Order]], ...] = (
+    (r"\s*[{[]", _json),
     (r"(?i)\s*(device|rank) ", _rows),
     (r"[^\n\[]*,", _torch_csv),
     ("", _rows),
