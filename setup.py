@@ -1,6 +1,12 @@
-"""What pyproject.toml has no words for: the lessons, and the pictures that they show, go into the package."""
+"""What pyproject.toml has no words for.
 
+The lessons, and the pictures that they show, go into the package. Its description is the README, with the
+project's address before each link and picture, since it is read far from them.
+"""
+
+import re
 import shutil
+import tomllib
 from pathlib import Path
 
 from setuptools import setup
@@ -17,4 +23,16 @@ class WithLessons(build_py):
                 shutil.copyfile(file, target)
 
 
-setup(cmdclass={"build_py": WithLessons})
+def description() -> str:
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    source = project["urls"]["Source"]
+    text = Path("README.md").read_text(encoding="utf-8")
+    pictures = re.sub(r"(!\[[^\]]*\]\()(?!https?:|#)", rf"\1{source}/raw/main/", text)
+    return re.sub(r"((?<!!)\[[^\]]*\]\()(?!https?:|#)", rf"\1{source}/blob/main/", pictures)
+
+
+setup(
+    cmdclass={"build_py": WithLessons},
+    long_description=description(),
+    long_description_content_type="text/markdown",
+)

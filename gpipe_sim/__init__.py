@@ -83,7 +83,7 @@ where each comes from; editors and type checkers read it too.
 
 from gpipe_sim import lazy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: What fills each hook of the core (``core/hooks.py``): the chapter's file, and what stands there.
 HOOKS = {

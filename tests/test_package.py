@@ -157,3 +157,31 @@ def said(notebook: Path) -> list[str]:
 
 def text_of(output: dict) -> str:
     return "".join(output.get("text") or output["data"].get("text/plain", ""))
+
+
+def test_the_description_is_the_readme_with_an_address_before_each_link(built):
+    with zipfile.ZipFile(built.wheel) as wheel:
+        [metadata] = (name for name in wheel.namelist() if name.endswith("dist-info/METADATA"))
+        said = wheel.read(metadata).decode()
+    source = re.search("^Project-URL: Source, (.*)", said, re.M)[1].strip()
+    before = f"{re.escape(source)}/(raw|blob)/main/"
+    readme = (ROOT / "README.md").read_text()
+    assert said.replace("\r\n", "\n").partition("\n\n")[0].count("text/markdown") == 1
+    assert readme.strip() == re.sub(before, "", said.partition("\n\n")[2]).strip()
+    targets = re.findall(r"\]\(([^)]*)\)", said)
+    assert len(targets) == len(re.findall(r"\]\(", readme)) > 40
+    assert all(re.match(before, target) for target in targets)
+    assert [target for target in targets if "/raw/" in target] == [
+        f"{source}/raw/main/figures/gantt_1f1b.png"
+    ]
+
+
+def test_what_is_released_says_one_version_everywhere():
+    released = re.findall(
+        r"^## (\d+\.\d+\.\d+), (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.M
+    )
+    citation = dict(re.findall(r"^([a-z-]+): (.*)$", (ROOT / "CITATION.cff").read_text(), re.M))
+    assert (
+        released[0] == (gp.__version__, citation["date-released"]) and citation["version"] == gp.__version__
+    )
+    assert [version for version, _ in released] == sorted((version for version, _ in released), reverse=True)

@@ -4,7 +4,7 @@
 program: the student's clock calls the student's ``needs``.
 
 What passed is kept in ``my_pipeline.py`` in the folder of the notebooks, a plain file that later lessons read
-and that the student may read too. Only a notebook writes it; ``make reset`` removes it.
+and that the student may read too. Only a notebook writes it, and who deletes it starts again.
 """
 
 import ast
@@ -23,7 +23,7 @@ from typing import Any
 from gpipe_sim.course.called import KEPT as FILE
 from gpipe_sim.course.limit import SECONDS, TooLong, time_limit
 
-HEADING = "# What passed its check in the lessons. `make reset` removes this file.\n"
+HEADING = "# What passed its check in the lessons. Delete this file to start again.\n"
 MOST = 1_000_000  #: bytes of the student's file: all lessons together write some 20,000
 _SECTION = re.compile(r"# --- (\w+)")
 
@@ -102,7 +102,7 @@ def _run(own: str, names: dict[str, Any]) -> dict[str, str]:
 
 def wrong(says: str) -> RuntimeError:
     """What is wrong with the student's file, and what to do."""
-    return RuntimeError(f"{FILE}, beside the notebooks, {says}. Mend it, or start again with `make reset`")
+    return RuntimeError(f"{FILE}, beside the notebooks, {says}. Mend it, or delete it to start again")
 
 
 def stored() -> str:

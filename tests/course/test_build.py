@@ -133,7 +133,7 @@ def test_a_broken_file_is_told_in_words_by_what_reads_it_and_what_would_save(tex
     file.write_bytes(text)
     with pytest.raises(RuntimeError, match=re.escape(TOLD + says)) as told:
         mine.clock  # noqa: B018
-    assert "Mend it, or start again with `make reset`" in str(told.value)
+    assert "Mend it, or delete it to start again" in str(told.value)
     (said,) = in_a_cell("def twice(x):\n    return 2 * x\n\ncheck(twice)", monkeypatch, check=doubled)
     assert said.verdict == "correct" and "It is not kept for later lessons: " in said.text
     assert TOLD + says in said.text and file.read_bytes() == text
