@@ -183,7 +183,7 @@ def test_who_sends_fewer_messages():
 
 
 def test_which_is_the_shortest_over_a_slow_link():
-    """GPipe loses six messages, whatever they take; ZB-H2 is ahead at 1 and 2. Each other name is told why."""
+    """GPipe loses six messages, whatever they take. ZB-H2 is ahead of it at 1 and 2."""
     late = {c: {name: each.makespan for name, each in at_one_size(c).items()} for c in (1, 2, 3, 4)}
     assert all(late[c]["GPipe"] == 33 + 6 * c for c in late)
     assert [min(late[c], key=late[c].get) for c in late] == ["ZB-H2", "ZB-H2", "GPipe", "GPipe"]
