@@ -5,6 +5,7 @@ With two copies of the model, a second microbatch takes the way of the second co
 
 from collections.abc import Iterator
 
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.text import Text
@@ -49,6 +50,8 @@ def draw(data: dict) -> Figure:
         entries = _entries(ax.get_legend())
         handles = {text.get_text(): handle for handle, text in entries if "warm-up" not in text.get_text()}
         ax.get_legend().remove()
+        for dashes in ax.findobj(LineCollection):  # of one microbatch no warm-up is to be seen
+            dashes.remove()
         ax.set_xlabel("")
         for words in ax.findobj(Text):  # each panel chose a size of its own
             words.set_fontsize(LABEL_SIZE)
