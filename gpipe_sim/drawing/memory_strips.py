@@ -18,7 +18,7 @@ from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY, PALER, Look
 from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import in_flight
 
-BELOW = 0.04  #: rows between a lane and its strip
+BELOW = 0.1  #: rows between a lane and its strip
 COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
 ALONE_HIGH = 8  #: and on a page of a single device
 MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
