@@ -3,7 +3,7 @@
 # figures while these are rebuilt, would break each other under `make -j`.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help figures test test-random test-torch lessons lessons-torch lab look lint bench bench-torch reset clean
+.PHONY: help figures test test-random test-torch test-docs docs lessons lessons-torch lab look lint bench bench-torch reset clean
 
 PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
@@ -37,6 +37,12 @@ test-random: .venv/test  ## run the tests that draw their examples on many new o
 
 test-torch: .venv/torch-$(TORCH)  ## install torch, and run its tests and its lesson
 	@$(RUN) $(NBVAL) $(TORCH_TESTS) $(TORCH_LESSONS)
+
+test-docs: docs  ## build the site, and test its pages
+	@$(RUN) pytest -q tests/docs
+
+docs: .venv/docs  ## build the site in build/docs: lessons, how-to, gallery, API
+	@$(RUN) docs
 
 lessons: .venv/test  ## run every lesson again and store its output
 	@$(call again,$(LESSONS))
@@ -100,6 +106,11 @@ clean:  ## remove .venv and every cache; figures and lessons stay
 .venv/look: .venv/figures
 	@echo "Installing Jupyter and playwright in .venv (once, 400 MB more)"
 	@$(INSTALL) ".[look]"
+	@touch $@
+
+.venv/docs: .venv/test
+	@echo "Installing Sphinx in .venv (once, 90 MB more)"
+	@$(INSTALL) ".[docs]"
 	@touch $@
 
 # pip takes the build that its index has: on Linux that is usually one with CUDA libraries, several GB.
