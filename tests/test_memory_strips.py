@@ -76,7 +76,7 @@ def test_a_strip_has_the_area_of_the_integral_of_what_is_in_flight(schedule):
         a_tenth_of_a_pixel = timeline.makespan * 0.1 / chart.row
         assert area(strip) == pytest.approx(held * COUNTS_HIGH / most, abs=a_tenth_of_a_pixel)
         lane = bounds(chart.lanes[device])
-        assert bounds(strip)[3] == pytest.approx(lane[3] + 0.04 + COUNTS_HIGH, abs=0.01), "on its floor"
+        assert bounds(strip)[3] == pytest.approx(lane[3] + 0.1 + COUNTS_HIGH, abs=0.01), "on its floor"
 
 
 def test_the_strip_of_a_device_alone_on_its_page_is_large():
@@ -153,7 +153,7 @@ def test_bytes_of_a_real_step_are_as_high_as_its_trace_says():
         one = chart._replace(areas=[(look, [outlines[device]]) for look, outlines in shown])
         times = [*dict.fromkeys(held.times), step.timeline.makespan]
         middles = [(a + b) / 2 for a, b in pairwise(times) if b > a]
-        floor = bounds(chart.lanes[device])[3] + 0.04 + BYTES_HIGH
+        floor = bounds(chart.lanes[device])[3] + 0.1 + BYTES_HIGH
         for category, high in levels(one, middles, floor).items():
             assert high == pytest.approx([BYTES_HIGH * held.at(time)[category] / most for time in middles]), (
                 category
@@ -236,7 +236,7 @@ def test_a_thinned_trace_keeps_its_peak(long):
         for device in range(4)
     ]
     for device, lane in enumerate(map(bounds, chart.lanes)):
-        high = lane[3] + 0.04 + BYTES_HIGH - top[device]
+        high = lane[3] + 0.1 + BYTES_HIGH - top[device]
         assert high == pytest.approx(BYTES_HIGH * peaks[device] / max(peaks), abs=0.01)
         assert 20 < len(chart.areas[-2][1][device]) < 2000, "corners, of 20,000 samples"
 
@@ -248,7 +248,7 @@ def test_a_thinned_trace_is_at_least_as_full_as_it_was(long):
         [crossing(outlines[0], time)[0] for time in np.arange(0.05, 33, 0.1)]
         for look, outlines in chart_in(gp.plots.plot_timeline(timeline, memory=traces)).areas[-2:-1]
     ]
-    most, floor = max(held.peak() for held in traces), 0.93 + 0.04 + BYTES_HIGH
+    most, floor = max(held.peak() for held in traces), 0.93 + 0.1 + BYTES_HIGH
     held = [sum(traces[0].at(float(time)).values()) for time in np.arange(0.05, 33, 0.1)]
     shown = [(floor - top) * most / BYTES_HIGH for top in total]
     assert all(a >= b - 1e-6 for a, b in zip(shown, held, strict=True))

@@ -197,8 +197,8 @@ def test_rows_are_flatter_where_devices_are_many_and_higher_with_strips_and_pair
     plain, strips = (plot_timeline(simulate(OneFOneB(4, 8)), in_flight=shown) for shown in (False, True))
     pairs = plot_timeline(simulate(overlapped(4, 8)))
     rows = [ax.figure.get_size_inches()[1] - 1.25 for ax in (plain, strips, pairs)]
-    assert rows[1:] == pytest.approx([1.84 * rows[0], 1.4 * rows[0]])
-    assert (plain.get_ylim(), strips.get_ylim()) == ((4, 0), (4 * 1.84, 0))
+    assert rows[1:] == pytest.approx([1.9 * rows[0], 1.4 * rows[0]])
+    assert (plain.get_ylim(), strips.get_ylim()) == ((4, 0), pytest.approx((4 * 1.9, 0)))
 
 
 def test_what_stands_beside_the_axes_is_on_the_figure():

@@ -11,7 +11,7 @@ from typed import blocks
 import gpipe_sim as gp
 from gpipe_sim.programs.queues import ProgramQueues
 
-PAGES = Path(__file__).parents[1] / "docs" / "howto"
+PAGES = Path(__file__).parents[2] / "docs" / "howto"
 BY_HAND = "Et*2|(t*2|)*34,t*3|(t*2|)*3,tL"  #: Megatron-Bridge, pull request 5391
 
 
