@@ -6,8 +6,8 @@ from pathlib import Path
 HERE = """\
 ```{{admonition}} A page to read
 :class: lesson
-To predict, write and be answered, open this lesson in JupyterLab: `make lab` in a clone, or
-<a href="../notebooks/{name}" download>download the notebook</a>. Here its answers are folded.
+To predict, write and be answered, open this lesson in JupyterLab: `python -m gpipe_sim lessons DIR` copies all, or
+<a href="../notebooks/{name}" download>download this one</a>. Here its answers are folded.
 ```"""
 
 
@@ -23,10 +23,13 @@ def write(notebooks: Path, folder: Path) -> None:
 
 
 def page(notebook: dict, name: str) -> dict:
-    """The notebook with code folded that JupyterLab hides, and with a line that says where to run it."""
+    """The notebook with code folded that JupyterLab hides, and with a line that says where to run it.
+
+    The cell that installs the package where it is missing is for those who run it.
+    """
     for cell in notebook["cells"]:
         if cell["metadata"].get("jupyter", {}).get("source_hidden"):
             cell["metadata"]["tags"] = [*cell["metadata"].get("tags", ()), "hide-input"]
-    first, *rest = notebook["cells"]
+    first, *rest = (cell for cell in notebook["cells"] if cell["id"] != "colab")
     here = {"cell_type": "markdown", "id": "here", "metadata": {}, "source": HERE.format(name=name)}
     return {**notebook, "cells": [first, here, *rest]}

@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,19 @@ def test_every_code_cell_was_run_in_order(path):
     """nbval runs a cell without a number and compares nothing."""
     counts = [cell["execution_count"] for cell in cells(path, "code")]
     assert counts == list(range(1, len(counts) + 1))
+
+
+def test_the_first_cell_of_each_installs_the_package_only_where_it_is_missing(monkeypatch):
+    """As in Colab. A reader sees nothing of it."""
+    [first] = {json.dumps({**cells(path, "code")[0], "execution_count": 1}) for path in NOTEBOOKS}
+    cell, ran = json.loads(first), []
+    assert cell["metadata"]["jupyter"]["source_hidden"] and cell["metadata"]["tags"] == ["colab"]
+    monkeypatch.setattr(subprocess, "run", lambda words, check: ran.append(words[1:]))
+    exec("".join(cell["source"]), {})
+    assert ran == []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    exec("".join(cell["source"]), {})
+    assert ran == [["-m", "pip", "install", "--quiet", "gpipe_sim[lessons]"]]
 
 
 OPENED = re.escape(f"<details {FRAME}><summary {PRESS}>")
