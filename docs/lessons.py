@@ -6,8 +6,8 @@ from pathlib import Path
 HERE = """\
 ```{{admonition}} A page to read
 :class: lesson
-To predict, write and be answered, open this lesson in JupyterLab: `python -m gpipe_sim lessons DIR` copies all, or
-<a href="../notebooks/{name}" download>download this one</a>. Here its answers are folded.
+To predict, write and be answered, open this lesson in JupyterLab: `python -m gpipe_sim lessons DIR` copies
+all of them, or <a href="../notebooks/{name}" download>download this one</a>. Here its answers are folded.
 ```"""
 
 
