@@ -18,7 +18,7 @@ from gpipe_sim.errors import Real, duration, got, listed, whole
 Cost = Real | Sequence[Real]
 #: The median seconds of F, I and W of each stage: (partitions, batch, microbatches, runs, warmup).
 STOPWATCH: Hook[Callable[..., tuple[Cost, Cost, Cost]]] = Hook("stopwatch", "Costs.measured")
-UNSAID: Any = None  #: 1, unless the forward is listed
+UNSAID: Any = None  #: 1, unless the other half of the backward is said, or the forward listed
 PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
 
 
@@ -42,8 +42,8 @@ class Costs(CostModel):
     device of speed 2 takes half as long for everything. ``overhead`` is what each action takes in addition,
     however little it computes, such as launching it; an overlapped pair is two actions.
 
-    F, I and W take 1 each unless given. A list of forwards, which says that stages differ, needs
-    ``input_grad`` and ``weight_grad`` beside it, or ``Costs.from_forward``: equal backwards would hide it.
+    F, I and W take 1 each unless given. One half of a backward needs the other, and a list of forwards, which
+    says that stages differ, needs both, or ``Costs.from_forward``: what is taken for 1 would hide it.
 
     With whole numbers or ``Fraction`` every time stays exact. ValueError for NaN, infinite or negative costs
     and for a speed that is not above 0, TypeError for anything but numbers.
@@ -60,16 +60,16 @@ class Costs(CostModel):
     overhead: "Cost" = 0
 
     def __post_init__(self):
+        unsaid = [name for name in ("input_grad", "weight_grad") if getattr(self, name) is UNSAID]
+        if len(unsaid) == 1 or (unsaid and isinstance(self.forward, Iterable)):
+            says = "lists forward" if isinstance(self.forward, Iterable) else "says one half of the backward"
+            other = "write Costs.from_forward(forward, backward=2) if backwards take twice as long"
+            raise ValueError(f"Costs {says}, but no {unsaid[0]}; give it too, or {other}")
         for field in fields(self):
             value = getattr(self, field.name)
             if value is field.default is None:
                 if field.name in ("recompute", "overlap"):
                     continue
-                if isinstance(self.forward, tuple):
-                    other = "write Costs.from_forward(forward, backward=2) if backwards take twice as long"
-                    raise ValueError(
-                        f"Costs lists forward, but says no {field.name}; list it too, or {other}"
-                    )
                 value = 1
             if field.name != "comm" and isinstance(value, Iterable):
                 numbers = listed("Costs", f"{field.name} to be a number or a list of numbers", value)

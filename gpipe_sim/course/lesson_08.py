@@ -35,7 +35,7 @@ def three_ways() -> Svg:
     plain = GPipe(4, 8)
     ways = {
         "Nothing is recomputed": simulate(plain),
-        "Recompute inside B": simulate(plain, Costs(input_grad=2)),
+        "Recompute inside B": simulate(plain, Costs(input_grad=2, weight_grad=1)),
         "Recompute as an action of its own": simulate(remat(plain, "always")),
     }
     titles = [f"{words}: {timeline.makespan} long" for words, timeline in ways.items()]

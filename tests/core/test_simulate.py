@@ -73,7 +73,7 @@ def test_neighbouring_stages_on_one_device_send_no_message():
 
 
 def test_a_gradient_crosses_when_its_input_half_ends():
-    timeline = simulate(Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0"]), Costs(weight_grad=7, comm=1))
+    timeline = simulate(Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0"]), Costs(input_grad=1, weight_grad=7, comm=1))
     assert times(timeline, 0) == "0F0 0-1  0I0 5-6  0W0 6-13"
     assert times(timeline, 1) == "1F0 2-3  1I0 3-4  1W0 4-11"
 

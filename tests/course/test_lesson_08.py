@@ -174,7 +174,7 @@ def test_inside_an_action_gpipe_saves_the_same_bytes_of_more():
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     gpipe = gp.GPipe(4, 8)
     took = {mode: gp.simulate(gp.remat(gpipe, mode)).makespan for mode in ("never", "except_last", "always")}
-    inside = gp.simulate(gpipe, gp.Costs(input_grad=2)).makespan
+    inside = gp.simulate(gpipe, gp.Costs(input_grad=2, weight_grad=1)).makespan
     assert list(natural("08", "How long it takes with R")) == [
         took["never"],
         took["except_last"],
