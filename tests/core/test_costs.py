@@ -111,7 +111,7 @@ def test_a_list_of_forwards_does_not_hide_what_the_backwards_take(listed):
 def test_one_half_of_a_backward_does_not_stand_for_both(half):
     """Costs(48, 100) was a backward of 101."""
     with pytest.raises(
-        ValueError, match="says one half of the backward, but no (input|weight)_grad; give it"
+        ValueError, match=r"says one half of the backward, but no (input|weight)_grad; give it"
     ):
         Costs(48, **half)
 
