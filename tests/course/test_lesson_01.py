@@ -22,6 +22,8 @@ STEP = simulate(Naive(4))
         (round(max(STAGES), 2), natural("01", "What the fullest device holds")),
         (STEP.makespan, natural("01", "How long four devices take")),
         (7 / 8, natural("01", "How much of the time devices wait")),
+        ("false", natural("01", "The best cuts")),
+        ("true", natural("01", "Two stages on a device")),
     ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
