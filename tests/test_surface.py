@@ -29,7 +29,7 @@ def stub(package: str) -> dict[str, str]:
 
 
 CHAPTERS = {name for name, home in stub("gpipe_sim").items() if home == "gpipe_sim"} - {"course", *EXTRAS}
-WITH_NAMES = sorted(CHAPTERS - {"errors"})  #: which says of no name that it is public
+WITH_NAMES = sorted(CHAPTERS - {"errors", "machine"})  #: these two list no public names
 #: What dir(gp) has beside the chapters.
 FLAT = set(stub("gpipe_sim")) - CHAPTERS
 
