@@ -220,6 +220,15 @@ def test_twice_the_bandwidth_halves_the_cost_where_nothing_queues():
     assert [takes(gp.GPipe, each, costs=costs) - plain(K, M, 2, 4) for each in links] == twice
 
 
+def test_a_message_beside_a_layers_forward():
+    """Of a published count of FLOPs, with recompute, a layer's forward is a quarter."""
+    took = {}
+    for h in (1024, 12288):
+        one, two = (gp.formulas.transformer_flops(layers, h, 51_200, 2048, 1) for layers in (1, 2))
+        took[h] = (14e-6 + 2048 * h * 2 / 50e9) / ((two - one) / 4 / 400e12)
+    assert 1 / 2 < took[1024] < 0.6 and took[12288] == pytest.approx(1 / 20, abs=0.005)
+
+
 def trips(devices, pieces):
     """The messages on which 1F1B waits, one after the other; GPipe's are 2 (devices - 1)."""
     return pieces // devices * 2 * (devices - 1) + 2 * (devices - 2)
