@@ -72,7 +72,9 @@ def _wrong_strand(strand: object, K: int, pause: int, where: str) -> None:
         for k, (slots, right) in enumerate(zip(strand, wanted, strict=True)):
             for key in sorted(right, key=lambda each: right[each]):
                 if key[1] == kind and slots[key] != right[key]:
-                    reply = _other_slot(key, slots, right, f"{where}on device {k}, {_named(key)} is in slot")
+                    reply = _other_slot(
+                        key, slots, right, pause, f"{where}on device {k}, {_named(key)} is in slot"
+                    )
                     raise drawn_in_slots(reply, strand, PERIOD, key)
 
 
@@ -84,11 +86,13 @@ def _named(action: tuple[int, str]) -> str:
 _WHICH = "Which two stages has a device, and which three kinds of action has each?"
 
 
-def _other_slot(key: tuple[int, str], slots: Slots, right: Slots, its: str) -> Reply:
+def _other_slot(key: tuple[int, str], slots: Slots, right: Slots, pause: int, its: str) -> Reply:
     """What is wrong with the slot of an action, if all before it are right."""
     (s, kind), slot, due = key, slots[key], right[key]
     if kind == "F":
         return keep_working(f"{its} {slot}. It waits for the F of the stage before. In which slot is that?")
+    if kind == "I" and pause and slot == due - pause:
+        return almost(f"{its} {slot}, as without a pause. Which I does a pause put later, and by how much?")
     if kind == "I":
         asks = "Which stage's gradient is made first, and how many stages are behind this one?"
         return keep_working(f"{its} {slot}. {asks}")

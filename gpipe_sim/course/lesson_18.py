@@ -152,7 +152,14 @@ def bound(answer: Callable) -> Reply:
     """Check ``answer(job)``: a time that no plan takes less than, made of three terms."""
     given = []
     for job in HIDDEN_JOBS:
-        got = called(answer, job, where=_where(job))
+        try:
+            got = called(answer, job, where=_where(job))
+        except Reply as reply:
+            if any(plan.held <= job.room for plan in _by_size(job).values()):
+                raise
+            raise almost(
+                f"{_where(job)} no plan fits, and your function stops. Which plans count for the bound?"
+            ) from reply
         got = got.item() if isinstance(got, np.ndarray) and got.size == 1 else got
         if not is_number(got) or not isfinite(got):
             return keep_working(f"{_where(job)} you say {got!r}. How long does no plan take less than?")

@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -52,7 +53,7 @@ def pipeline(own: str = "") -> dict[str, Any]:
 @lru_cache(maxsize=4)
 def read(own: str) -> tuple[dict[str, Any], dict[str, str]]:
     """(the names of the whole pipeline, the error of each section of ``own`` that does not run)."""
-    names: dict[str, Any] = {"__name__": "my_pipeline", "gp": import_module("gpipe_sim")}
+    names: dict[str, Any] = {"__name__": "my_pipeline", "gp": import_module("gpipe_sim"), "replace": replace}
     names["mine"] = sys.modules[__name__]
     here = Path(__file__).parent
     for path in (here / "answers.py", here.parent / "textbook.py"):  # what one imports, the other redefines

@@ -173,18 +173,20 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     queue = right - delayed
     assert list(natural("12", "How long it is over narrow links")) == [
         without,
+        without + 2 * 2,
         every,
         without + queue,
         delayed,
+        without + 2 * queue,
         right + queue // (M - 1),
         both_ways,
         each_one,
-        takes(gp.OneFOneB, narrow),
         delayed + 3 * queue,
     ]
     for measured, wrong in {
         right: natural("12", "How long it is over narrow links"),
         takes(gp.GPipe, gp.Nodes(2, gp.Link(), hop)): natural("12", "How long it is over a narrow hop"),
+        plain(K, M, 1, 2) + 2 * trips(K, M): natural("12", "How long 1F1B is over late links"),
         "true": natural("12", "Twice the bandwidth"),
         "false": natural("12", "A faster stage 1"),
     }.items():
@@ -203,6 +205,7 @@ def test_the_natural_wrong_predictions_of_the_hop_are_what_they_are_said_to_be()
         takes(gp.OneFOneB, gp.Nodes(2, gp.Link(), late)),
         takes(gp.OneFOneB, gp.Nodes(2, gp.Link(), slow)),
         without + there + back,
+        without + crossings + 4 * (M - 1),
         without + crossings + (3 + 2) * M,
         takes(gp.GPipe, slow),
         without + 4 * 2 * M,
@@ -217,17 +220,41 @@ def test_twice_the_bandwidth_halves_the_cost_where_nothing_queues():
     assert [takes(gp.GPipe, each, costs=costs) - plain(K, M, 2, 4) for each in links] == twice
 
 
+def test_a_message_beside_a_layers_forward():
+    """Of a published count of FLOPs, with recompute, a layer's forward is a quarter."""
+    took = {}
+    for h in (1024, 12288):
+        one, two = (gp.formulas.transformer_flops(layers, h, 51_200, 2048, 1) for layers in (1, 2))
+        took[h] = (14e-6 + 2048 * h * 2 / 50e9) / ((two - one) / 4 / 400e12)
+    assert 1 / 2 < took[1024] < 0.6 and took[12288] == pytest.approx(1 / 20, abs=0.005)
+
+
+def trips(devices, pieces):
+    """The messages on which 1F1B waits, one after the other; GPipe's are 2 (devices - 1)."""
+    return pieces // devices * 2 * (devices - 1) + 2 * (devices - 2)
+
+
+def test_the_natural_wrong_predictions_of_1f1b_are_what_they_are_said_to_be():
+    without, down_and_back = plain(K, M, 1, 2), 2 * 2 * (K - 1)
+    assert takes(gp.OneFOneB, gp.Link(latency=2)) == without + 2 * trips(K, M)
+    assert list(natural("12", "How long 1F1B is over late links")) == [
+        without,
+        without + down_and_back,
+        without + down_and_back * M // K,
+        without + down_and_back * M,
+    ]
+
+
 def test_the_round_trips_of_1f1b_are_one_chain_of_actions():
     """Down to the last device and back to device 0, M/K times; in the last round by device 1 once more."""
     for devices, rounds in ((2, 3), (3, 2), (4, 2), (5, 3)):
         pieces = devices * rounds
-        trips = rounds * 2 * (devices - 1) + 2 * (devices - 2)
         chain = (rounds - 1) * devices * 3 + devices + 2 * (devices - 1) + devices - 1 + 2 * devices
         for c in (1, 3):
             measured = gp.simulate(
                 gp.OneFOneB(devices, pieces), links=gp.Link(latency=c), message_bytes=1
             ).makespan
-            assert measured == chain + c * trips
+            assert measured == chain + c * trips(devices, pieces)
 
 
 def changing(rows):

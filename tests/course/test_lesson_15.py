@@ -1,5 +1,6 @@
 """Lesson 15: what the checks say to right answers and to the usual wrong ones."""
 
+from fractions import Fraction
 from functools import partial
 
 import pytest
@@ -68,6 +69,20 @@ def test_at_the_measured_times_v_min_takes_a_tenth_longer_than_1f1b():
     v_min = gp.simulate(VMin(RUN.devices, RUN.microbatches), RUN.costs(2)).makespan
     one_f_one_b = gp.simulate(gp.OneFOneB(RUN.devices, RUN.microbatches), RUN.costs(1)).makespan
     assert v_min / one_f_one_b == pytest.approx(1.1, abs=0.005)
+
+
+@pytest.mark.parametrize("W", [1, Fraction(1, 2), 0])
+def test_a_shorter_w_does_not_bring_the_next_strand_sooner(W):
+    """On one device 1 + 1 + W would do for each microbatch; here F and I of all stages hold it back."""
+    long = {
+        M: max(
+            answers.clock(
+                answers.stamped(v_strand(8), M, 6), answers.SPLIT, {"F": 1, "I": 1, "W": W}
+            ).values()
+        )
+        for M in (24, 48)
+    }
+    assert long[48] - long[24] == 24 * 6
 
 
 def without_its_strand(strand, M, period):
@@ -184,6 +199,16 @@ HANDS = {
         ([0, 1, 2, 3], 'write a dict such as {"0F": 0, "1F": 1} (got list)'),
     ],
 }
+
+
+def pause_for_the_first(K, pause=0):
+    """It puts off the I of the later stage of each device, and not those behind it."""
+    return [
+        late | {(k, "I"): soon[k, "I"]}
+        for k, (late, soon) in enumerate(zip(v_strand(K, pause), v_strand(K), strict=True))
+    ]
+
+
 STRANDS = {
     "correct": [
         (strands(), ""),
@@ -193,6 +218,11 @@ STRANDS = {
     "almost": [
         (strands(late=6), "and its I is done after slot 8. Which slots between are free"),
         (strands(first=lambda held: held), "on device 0, 7W is in slot 11, and its I is done after slot 8."),
+        (
+            changed(v_strand, (" + pause", "")),
+            "5I is in slot 6, as without a pause. Which I does a pause put",
+        ),
+        (pause_for_the_first, "on device 0, 0I is in slot 11, as without a pause. Which I does a pause put"),
     ],
     "keep working": [
         (strands(F=lambda s, K: min(s, 2 * K - 1 - s)), "It waits for the F of the stage before."),
@@ -204,7 +234,6 @@ STRANDS = {
         ),
         (strands(free=lambda slot, slots: True), "Which slot is free for every microbatch?"),
         (strands(late=-3), "What does a W read?"),
-        (changed(v_strand, (" + pause", "")), "with K = 3, pause = 2: on device 0, "),
         (changed(v_strand, ("% 6", "% 7")), "meets"),
         (changed(v_strand, ("S - 1 - k", "K + k")), "has no slot. Which two stages has a device"),
         (changed(v_strand, ("return strand", "return strand[0]")), "What would a list with a dict for each"),

@@ -4,11 +4,12 @@ import math
 from dataclasses import asdict, replace
 
 import numpy as np
+import pytest
 from replies import assert_each_is_told, changed, each_alone, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.core import Linear
-from gpipe_sim.course import answers, lesson_18
+from gpipe_sim.course import answers, lesson_18, mine
 from gpipe_sim.course.jobs import (
     OVERLOOKED,
     Job,
@@ -177,8 +178,38 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert_each_is_told(natural("18", "Ten times slower between nodes"), 1.9, within=1)
     assert_each_is_told(natural("18", "The fastest of five"), "1F1B")
     assert_each_is_told(natural("18", "Predicted over measured"), 1.2, within=0.05)
-    assert_each_is_told(natural("18", "Four pipelines of four"), "true")
+    assert_each_is_told(natural("18", "With and without messages"), "true")
     assert_each_is_told(natural("18", "32 layers"), 1)
+
+
+def with_messages(K, M):
+    """The length of 1F1B on the lesson's job, simulated with messages, and the sums of its first stage."""
+    b, n, R = 64 * K // (16 * M), 16 // K, 16 // K
+    costs = gp.Costs(b * n, b * n, b * n, overhead=JOB.startup)
+    link = gp.Link(JOB.latency, JOB.bandwidth)
+    step = gp.simulate(gp.OneFOneB(K, M), costs, links=link, message_bytes=b * 8 * 8 * 8).makespan
+    return step + 2 * (R - 1) * (JOB.latency + n * JOB.gradients / R / JOB.bandwidth)
+
+
+def test_a_search_without_messages_is_wrong_about_times_and_right_about_the_first():
+    """Room only takes the fastest away: what is left is in the same order."""
+    best = [(1, 1), (2, 8), (4, 16), (8, 32)]
+    times = [with_messages(*each) for each in best]
+    found = [plan for plan in answers.plans_that_fit(JOB) if (plan[2], plan[4]) in best]
+    assert times == sorted(times) and [plan[2] for plan in found] == [1, 2, 4, 8]
+    assert times == pytest.approx([224.9, 247.9, 281.4, 343.1], abs=0.05)
+    assert 1 - found[-1][0] / times[-1] == pytest.approx(1 / 5, abs=0.005)
+    for room, (K, M) in zip((100_000, 40_000, 20_000, 15_000), best, strict=True):
+        assert answers.plans_that_fit(replace(JOB, room=room))[0][2::2] == (K, M)
+
+
+def test_what_the_five_hold_in_a_pipeline_of_four():
+    """As the replies to wrong guesses say; beside the weights of four layers five microbatches fit."""
+    assert (20_000 - 4 * JOB.weights) // (4 * JOB.saved) == 5
+    assert gp.peak_in_flight(gp.GPipe(4, 16))[0] == 16
+    assert gp.peak_in_flight(gp.Interleaved1F1B(4, 16, 2))[0] == 11 > 2 * 5
+    assert gp.peak_in_flight(gp.ZBH1(4, 16)) == (4, 4, 4, 4)
+    assert gp.peak_in_flight(gp.ZBV(4, 16)) == (8, 8, 8, 8)
 
 
 def test_the_bound_in_three_terms_is_the_librarys():
@@ -295,17 +326,45 @@ CHOICES = {
         (lambda plans: lesson_18.kept(plans) + lesson_18.kept(plans)[:1], "twice. When is it added again?"),
     ],
 }
+
+
+def of_fitting(job):
+    """The three terms of a plan: right, if it were not asked of those that fit alone."""
+
+    def terms(plan):
+        K, R, M = plan[2:]
+        work = 3 * job.samples * job.layers / job.devices + 2 * M * job.startup
+        waiting = (K - 1) / 2 * (job.samples // R // M + job.startup + job.latency)
+        return work + waiting + 2 * (R - 1) * (job.latency + job.gradients / R / job.bandwidth)
+
+    return terms
+
+
+def test_what_is_kept_may_replace_a_part_of_a_job_as_the_lesson_does():
+    own = """def bound(job):
+    return min(map(of_fitting(job), plans_that_fit(replace(job, room=float("inf")))))"""
+    bound = mine.pipeline(own)["bound"]
+    bound.__globals__["of_fitting"] = of_fitting
+    assert lesson_18.bound(bound).verdict == "correct"
+
+
 BOUNDS = {
     "correct": [
         (answers.bound, "in 9 jobs"),
         (lambda job: np.float64(least(job)), ""),
         (lambda job: np.array(least(job)), ""),
     ],
-    "almost": [(lambda job, h=habit: least(job, **h), question) for question, habit in OVERLOOKED.items()],
+    "almost": [
+        *((lambda job, h=habit: least(job, **h), question) for question, habit in OVERLOOKED.items()),
+        (
+            lambda job: min(map(of_fitting(job), answers.plans_that_fit(job))),
+            "Which plans count for the bound?",
+        ),
+    ],
     "keep working": [
         (changed(answers.bound, ("min(times)", "max(times)")), "and of which is that the least?"),
         (changed(answers.bound, ("min(times)", "times")), "How long does no plan take less than?"),
-        (lambda job: min(answers.plans_that_fit(job))[0], "it stopped: "),
+        (lambda job: job.bytes, "with 4 devices, 8 layers and 12 samples it stopped: AttributeError"),
         (lambda job: math.inf, "you say inf. How long"),
         (lambda job: None, "you say None. How long"),
     ],
