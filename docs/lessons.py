@@ -12,23 +12,23 @@ all of them. Or download <a href="../{ALL}" download>all with their pictures</a>
 <a href="../notebooks/{name}" download>this notebook alone</a>{without}. Here its answers are folded.
 ```"""
 WITHOUT = ", without its pictures"
-TABLE = """\
-```{{admonition}} To take home
+INDEX = """\
+```{{admonition}} To work in
 :class: lesson
-`python -m gpipe_sim lessons DIR` copies the lessons and says how to open them. Or download
+`python -m gpipe_sim lessons DIR` copies the notebooks and says how to open them. Or download
 <a href="../{ALL}" download>all with their pictures</a>, unpack them, and open `notebooks`.
 ```"""
 ALL = "lessons.zip"
 
 
 def write(notebooks: Path, folder: Path) -> None:
-    """A page for each lesson; its notebook, and all of them with their pictures, where the site serves them."""
+    """A page for each lesson; where the site serves them its notebook, and all with their pictures."""
     served = folder.parent / "served" / "notebooks"
     served.mkdir(parents=True)
     packed(notebooks, served.with_name(ALL))
     index = folder / "index.md"
     title, _, rest = index.read_text(encoding="utf-8").partition("\n")
-    index.write_text(f"{title}\n\n{TABLE.format(ALL=ALL)}\n{rest}", encoding="utf-8")
+    index.write_text(f"{title}\n\n{INDEX.format(ALL=ALL)}\n{rest}", encoding="utf-8")
     for path in sorted(notebooks.glob("*.ipynb")):
         notebook = json.loads(path.read_text(encoding="utf-8"))
         (served / path.name).write_bytes(path.read_bytes())
