@@ -21,11 +21,16 @@ def gather() -> None:
         ROOT / "figures", SOURCE / "figures", ignore=shutil.ignore_patterns("*.py", "__pycache__")
     )
     for page in SOURCE.rglob("*.md"):  # written so that its links lead somewhere in a clone, too
-        page.write_text(page.read_text(encoding="utf-8").replace("../figures/", "figures/"), encoding="utf-8")
+        page.write_text(placed(page.read_text(encoding="utf-8")), encoding="utf-8")
     shutil.copy(ROOT / "CHANGELOG.md", SOURCE / "changelog.md")
     lessons.write(ROOT / "notebooks", SOURCE / "lessons")
     gallery.write(SOURCE / "gallery")
     api.write(SOURCE / "api")
+
+
+def placed(text: str) -> str:
+    """A page whose links lead to where pictures and lessons are on the site."""
+    return text.replace("../figures/", "figures/").replace("../notebooks/", "lessons/")
 
 
 def build(source: Path = SOURCE, site: Path = SITE) -> int:

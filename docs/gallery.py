@@ -9,7 +9,7 @@ from docs.api import public
 from gpipe_sim.drawing.compare import HEADS, UNIT_IN_FLIGHT, Compared, Comparison
 
 DEVICES, MICROBATCHES = 4, 10  #: of the charts; lessons ask about other sizes
-SIZES = (4, 10), (8, 32)  #: of the tables
+SIZES = (4, 10), (6, 24)  #: of the tables; lesson 01 asks about eight devices
 GROUPS = {
     "With a flush": gp.SCHEDULES,
     "Without a flush": gp.families.WITHOUT_FLUSH,
@@ -30,6 +30,12 @@ def anchor(row: Compared) -> str:
     return "family-" + type(row.schedule).__name__.lower()
 
 
+def fenced(words: str) -> str:
+    """A docstring in Markdown, in which a session of ``>>>`` would be quotations."""
+    blocks = words.split("\n\n")
+    return "\n\n".join(f"```pycon\n{each}\n```" if each.startswith(">>>") else each for each in blocks)
+
+
 def section(row: Compared, folder: Path) -> str:
     """A family: what its docstring says, its chart, its numbers."""
     family = type(row.schedule)
@@ -42,7 +48,7 @@ def section(row: Compared, folder: Path) -> str:
     return f"""({anchor(row)})=
 ### {row.schedule.name}
 
-{inspect.getdoc(family)}
+{fenced(inspect.getdoc(family))}
 
 ![{chart.says}]({family.__name__}.svg)
 

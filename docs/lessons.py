@@ -1,25 +1,48 @@
 """The lessons as pages: what their notebooks store, never run here."""
 
 import json
+import zipfile
 from pathlib import Path
 
 HERE = """\
 ```{{admonition}} A page to read
 :class: lesson
 To predict, write and be answered, open this lesson in JupyterLab: `python -m gpipe_sim lessons DIR` copies
-all of them, or <a href="../notebooks/{name}" download>download this one</a>. Here its answers are folded.
+all of them. Or download <a href="../{ALL}" download>all with their pictures</a>, or
+<a href="../notebooks/{name}" download>this notebook alone</a>{without}. Here its answers are folded.
 ```"""
+WITHOUT = ", without its pictures"
+INDEX = """\
+```{{admonition}} To work in
+:class: lesson
+`python -m gpipe_sim lessons DIR` copies the notebooks and says how to open them. Or download
+<a href="../{ALL}" download>all with their pictures</a>, unpack them, and open `notebooks`.
+```"""
+ALL = "lessons.zip"
 
 
 def write(notebooks: Path, folder: Path) -> None:
-    """A page for each lesson, and the notebook itself where the site serves it."""
+    """A page for each lesson; where the site serves them its notebook, and all with their pictures."""
     served = folder.parent / "served" / "notebooks"
     served.mkdir(parents=True)
+    packed(notebooks, served.with_name(ALL))
+    index = folder / "index.md"
+    title, _, rest = index.read_text(encoding="utf-8").partition("\n")
+    index.write_text(f"{title}\n\n{INDEX.format(ALL=ALL)}\n{rest}", encoding="utf-8")
     for path in sorted(notebooks.glob("*.ipynb")):
         notebook = json.loads(path.read_text(encoding="utf-8"))
         (served / path.name).write_bytes(path.read_bytes())
         text = json.dumps(page(notebook, path.name), ensure_ascii=False)
         (folder / path.name).write_text(text, encoding="utf-8")
+
+
+def packed(notebooks: Path, target: Path) -> None:
+    """The lessons and pictures in the two folders that their links expect; the same bytes on each day."""
+    files = [*sorted(notebooks.glob("*.ipynb")), *sorted((notebooks.parent / "figures").glob("*.png"))]
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in files:
+            name = zipfile.ZipInfo(f"gpipe_sim_lessons/{path.parent.name}/{path.name}")
+            archive.writestr(name, path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def page(notebook: dict, name: str) -> dict:
@@ -31,5 +54,7 @@ def page(notebook: dict, name: str) -> dict:
         if cell["metadata"].get("jupyter", {}).get("source_hidden"):
             cell["metadata"]["tags"] = [*cell["metadata"].get("tags", ()), "hide-input"]
     first, *rest = (cell for cell in notebook["cells"] if cell["id"] != "colab")
-    here = {"cell_type": "markdown", "id": "here", "metadata": {}, "source": HERE.format(name=name)}
+    without = WITHOUT if any("../figures/" in "".join(cell["source"]) for cell in rest) else ""
+    words = HERE.format(ALL=ALL, name=name, without=without)
+    here = {"cell_type": "markdown", "id": "here", "metadata": {}, "source": words}
     return {**notebook, "cells": [first, here, *rest]}

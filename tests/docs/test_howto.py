@@ -2,6 +2,7 @@
 
 import json
 import re
+from base64 import b64decode
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -128,3 +129,64 @@ def test_a_lesson_needs_only_lessons_before_it():
 
 def test_lesson_14_needs_what_the_page_says():
     assert "needs lessons 02 to 08" in PAGE and "You need lessons 02 to 08" in goal("14_zero_bubble")
+
+
+# A chart for a paper, and the list of pages
+
+
+def test_the_charts_have_the_sizes_that_the_page_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = ran("chart_for_a_paper.md")
+    for name in ("column", "grey"):  # points, 72 to the inch, and letters in them
+        box = re.search(rb"/MediaBox \[([^]]+)\]", (tmp_path / f"{name}.pdf").read_bytes())[1].split()
+        assert float(box[2]) / 72 == pytest.approx(3.3, abs=0.01)
+        drawn = getattr(page, name)
+        assert 12 * drawn.scale * 72 / 96 == 9 and 'font-size="12" role="img"' in str(drawn)
+    width, height = png_size((tmp_path / "slide.png").read_bytes())
+    assert width == 2 * 1280 and height <= 2 * 720
+    assert page.high == [500, 967]  # of the last size, 20
+    assert json.loads((tmp_path / "timeline.json").read_text())["kind"] == "timeline"
+    assert len((tmp_path / "spans.csv").read_text().splitlines()) == 1 + 2 * 8 * 16
+
+
+def png_size(data: bytes) -> tuple[int, int]:
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+def test_only_a_saved_chart_turns_dark_and_not_a_grey_one(tmp_path):
+    timeline = gp.simulate(gp.OneFOneB(2, 2))
+    for grey, turns in ((False, True), (True, False)):
+        chart = gp.draw(timeline, grey=grey)
+        chart.save(tmp_path / "chart.svg")
+        assert ("prefers-color-scheme:dark" in (tmp_path / "chart.svg").read_text("utf-8")) == turns
+        shown = b64decode(chart._repr_html_().split("base64,")[1].split('"')[0])
+        assert b"<svg" in shown and b"prefers-color-scheme" not in shown
+
+
+@pytest.mark.parametrize("name", ["index.md", "howto/index.md", "lessons/index.md"])
+def test_the_links_of_a_list_of_pages_lead_somewhere_in_a_clone(name):
+    path = PAGES.parent / name
+    links = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
+    assert len(links) > 7 and [link for link in links if not (path.parent / link).is_file()] == []
+
+
+def test_the_list_of_how_to_pages_has_each_under_its_title():
+    listed = re.findall(r"^- \[([^]]+)\]\((\w+\.md)\)", (PAGES / "index.md").read_text("utf-8"), re.M)
+    titles = {
+        path.name: re.search(r"^# (.*)$", path.read_text("utf-8"), re.M)[1] for path in PAGES.glob("*.md")
+    }
+    assert {name: title for title, name in listed} == {k: v for k, v in titles.items() if k != "index.md"}
+
+
+def test_code_is_no_wider_than_its_column():
+    """At 1,300 pixels 81 letters fit."""
+    for path in PAGES.glob("*.md"):
+        blocks = re.findall(r"^```.*?\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
+        assert [line for block in blocks for line in block.splitlines() if len(line) > 81] == [], path
+
+
+def test_the_two_tables_of_lessons_say_the_same():
+    row = re.compile(r"^\| \w\w? \| \[([^]]+)\]\([./]*notebooks/([^)]+)\) \| (.*) \|$", re.M)
+    pages = ROOT / "README.md", ROOT / "docs" / "lessons" / "index.md"
+    one, other = (row.findall(path.read_text(encoding="utf-8")) for path in pages)
+    assert one == other and len(one) == 22

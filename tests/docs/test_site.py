@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -177,9 +178,24 @@ def test_the_notebook_can_be_taken_home(lesson):
     assert f"../notebooks/{lesson.name}" in links
 
 
-def test_the_table_of_lessons_leads_to_all_of_them():
-    links = {each.get("href") for each in named("lessons/index").all("a")}
-    assert {f"{path.stem}.html" for path in LESSONS} <= links
+def test_all_can_be_taken_home_with_the_pictures_that_they_show(lesson):
+    with zipfile.ZipFile(SITE / "lessons.zip") as archive:
+        (folder,) = {name.split("/")[0] for name in archive.namelist()}
+        text = archive.read(f"{folder}/notebooks/{lesson.name}")
+        shown = re.findall(r"\.\./(figures/[\w.]+)", text.decode())
+        assert text == lesson.read_bytes()
+        assert all(archive.read(f"{folder}/{name}") == (ROOT / name).read_bytes() for name in shown)
+    built = named(f"lessons/{lesson.stem}")
+    assert "../lessons.zip" in [each.get("href") for each in built.all("a")]
+    assert (words(", without its pictures") in words(built.shown)) == bool(shown)
+
+
+def test_the_table_of_lessons_leads_to_all_of_them_and_gives_no_answer():
+    built = named("lessons/index")
+    links = {each.get("href") for each in built.all("a")}
+    where = {path.name: name for name, path in ((link, found(built.path, link)[0]) for link in links if link)}
+    assert {f"{path.stem}.html" for path in LESSONS} | {"lessons.zip"} <= set(where)
+    assert "K-1" not in words(built.shown)
 
 
 # The API
@@ -209,7 +225,7 @@ def test_all_public_names_are_in_a_chapter():
 
 
 def test_examples_in_docstrings_are_code_not_quotations():
-    pages = [path for path in paths() if path.parent.name == "api"]
+    pages = [path for path in paths() if path.parent.name in ("api", "gallery")]
     assert len(pages) > 15 and not any(page(path).all("blockquote") for path in pages)
     assert named("api/torch_backend").all("pre")
 
@@ -255,6 +271,12 @@ def test_the_gallery_draws_every_family():
     assert [
         family(DEVICES, MICROBATCHES).name in alt for family, alt in zip(families, drawn, strict=True)
     ] == [True] * len(families)
+
+
+def test_no_table_has_the_share_that_lesson_01_asks_for():
+    eight = f"{gp.bubble_fraction(gp.simulate(gp.Naive(8))):.1%}"
+    shares = {row[2] for row in rows("gallery/index")}
+    assert eight == "87.5%" and eight not in shares and len(shares) > 10
 
 
 # The first page, how to, and the build itself
