@@ -39,7 +39,7 @@ test-torch: .venv/torch-$(TORCH)  ## install torch, and run its tests and its le
 	@$(RUN) $(NBVAL) $(TORCH_TESTS) $(TORCH_LESSONS)
 
 test-docs: docs  ## build the site, and test its pages
-	@$(RUN) pytest -q tests/docs/test_site.py
+	@$(RUN) pytest -q $(wildcard tests/docs/test_*.py)
 
 docs: .venv/docs  ## build the site in build/docs: lessons, how-to, gallery, API
 	@$(RUN) docs
