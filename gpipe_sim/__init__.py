@@ -65,7 +65,7 @@ drawing: charts
     gp.drawing. draw_deadlock, draw_parts, draw_stages, to_svg
 export: schedules and timelines in and out
     gp.export. from_json, from_torch_csv, recognize, recorded_run, recorded_where, to_csv, to_json,
-        to_torch_csv
+        to_megatron_layout, to_torch_csv
 data: a small set of images to train on
     gp. digits
 errors: what is raised

@@ -10,6 +10,7 @@ module in the name's place. A test holds that.
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 
@@ -34,7 +35,9 @@ def from_stub(package: str, extras: Extras) -> tuple[Callable[[str], object], Ca
         if name == "__all__":
             return sorted(each for each, home in homes().items() if each not in extras and home != package)
         if name not in homes():
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            elsewhere = () if name.startswith("_") else _elsewhere(package, homes(), extras, name)
+            hint = "".join(f"; {chapter} has it" for chapter in elsewhere)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         try:
             found = _loaded(homes()[name], name)
         except ImportError as error:
@@ -61,6 +64,17 @@ def _homes(package: str, file: str) -> dict[str, str]:
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def _elsewhere(package: str, homes: Mapping[str, str], extras: Extras, name: str) -> list[str]:
+    """The chapters of a package that have a public name; one that is not here has none."""
+    found = []
+    for each in (
+        f"{package}.{name}" for name, home in homes.items() if home == package and name not in extras
+    ):
+        with suppress(ImportError):
+            found += [each] * (name in getattr(import_module(each), "__all__", ()))
+    return found
 
 
 def _loaded(home: str, name: str) -> object:

@@ -30,8 +30,16 @@ class _Named(partial):
 
 
 def readable(package: str) -> None:
-    """Let ``help`` show types as the source calls them, in the signatures of a package's public names."""
-    show(sys.modules[package])
+    """Let ``help`` show types as the source calls them, in the signatures of a package's public names.
+
+    Completion offers these names alone, without the files that they stand in.
+    """
+    module = sys.modules[package]
+    show(module)
+    vars(module)["__dir__"] = lambda: [
+        *(name for name in vars(module) if name.startswith("__")),
+        *module.__all__,
+    ]
 
 
 def show(found: object) -> None:

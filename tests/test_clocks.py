@@ -181,4 +181,4 @@ def test_fractions_without_a_handy_common_denominator_stay_exact_and_quick():
 
 def test_a_whole_number_too_large_for_a_float_beside_it_is_refused_in_words():
     with pytest.raises(ValueError, match="lasts longer than the largest float; whole numbers"):
-        gp.simulate(gp.GPipe(2, 2), gp.Costs(10**400, 0.5))
+        gp.simulate(gp.GPipe(2, 2), gp.Costs(10**400, 0.5, 1))

@@ -43,7 +43,7 @@ def expected(timeline: gp.core.Timeline, pitch: float) -> list[tuple[float, ...]
 @PAINTERS
 @pytest.mark.parametrize("timeline", [SUMMED, CHIMERA, ROUND], ids=repr)
 @pytest.mark.parametrize(
-    ("options", "pitch"), [({"messages": True}, 1), ({"in_flight": True}, 1.84)], ids=repr
+    ("options", "pitch"), [({"messages": True}, 1), ({"in_flight": True}, 1.9)], ids=repr
 )
 def test_each_strip_is_below_its_lane_for_as_long_as_the_collective(timeline, options, pitch, painted):
     chart = painted(timeline, **options)

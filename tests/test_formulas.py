@@ -102,7 +102,7 @@ def test_interleaving_needs_fewer_microbatches_and_a_multiple_of_the_devices(sta
         found = formulas.microbatches_for_bubble(devices, target, stages_per_device)
         bubbles = [
             bubble_fraction(
-                simulate(Interleaved1F1B(devices, m, stages_per_device), Costs(Fraction(1), Fraction(1)))
+                simulate(Interleaved1F1B(devices, m, stages_per_device), Costs(*[Fraction(1)] * 3))
             )
             for m in (found, found - devices)
             if m

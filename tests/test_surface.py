@@ -29,6 +29,7 @@ def stub(package: str) -> dict[str, str]:
 
 
 CHAPTERS = {name for name, home in stub("gpipe_sim").items() if home == "gpipe_sim"} - {"course", *EXTRAS}
+WITH_NAMES = sorted(CHAPTERS - {"errors", "machine"})  #: these two list no public names
 #: What dir(gp) has beside the chapters.
 FLAT = set(stub("gpipe_sim")) - CHAPTERS
 
@@ -186,6 +187,20 @@ def test_an_unknown_name_is_an_attribute_error_that_says_it():
     for module, name in ((gp, "GPipes"), (gp.core, "Spam")):
         with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute '{name}'"):
             getattr(module, name)
+
+
+def test_a_name_that_a_chapter_has_is_told_with_the_chapter():
+    names = [(chapter, name) for chapter in WITH_NAMES for name in getattr(gp, chapter).__all__]
+    for chapter, name in names:
+        if not hasattr(gp, name):
+            with pytest.raises(AttributeError, match=f"no attribute '{name}'.*; gpipe_sim.{chapter} has it"):
+                getattr(gp, name)
+
+
+def test_completion_offers_a_chapters_names_and_not_its_files():
+    for chapter in WITH_NAMES:
+        offered = {name for name in dir(getattr(gp, chapter)) if not name.startswith("_")}
+        assert offered == set(getattr(gp, chapter).__all__), chapter
 
 
 def test_the_version_is_the_projects():

@@ -43,7 +43,11 @@ def useful_time(timeline: Timeline) -> Real:
 
 @of_timeline
 def idle_time(timeline: Timeline) -> Real:
-    """The time that all devices together wait, from 0 to the end of the last action anywhere."""
+    """The time that all devices together wait, from 0 to the end of the last action anywhere.
+
+    >>> gp.core.idle_time(gp.simulate(gp.OneFOneB(3, 6)))  # each of three devices waits for 6
+    18
+    """
     return timeline.schedule.devices * timeline.makespan - busy_time(timeline)
 
 
@@ -72,6 +76,10 @@ def bubble_overhead(timeline: Timeline) -> Real:
 @of_timeline
 def span_bubble(timeline: Timeline) -> Real:
     """1 - useful / longest: the zero-bubble papers' "bubble rate".
+
+    >>> timeline = gp.simulate(gp.families.ZBH2(3, 6))
+    >>> gp.span_bubble(timeline), gp.bubble_fraction(timeline)
+    (0.0, 0.1)
 
     ``longest`` is the largest (last end - first start) of any device, so waiting before a device's first
     action and after its last does not count. ``useful`` is the useful time of a device, on average.

@@ -158,7 +158,7 @@ class Costs(CostModel):
             if length != count:
                 raise ValueError(
                     f"Costs lists {name} for {length} {what}, but {who} has {count}; "
-                    f"give one number, or {count}"
+                    f"give one number, or {count}, as gp.balance.merged makes of layers"
                 )
 
     def durations(self, program: Program) -> CostColumn:

@@ -50,9 +50,10 @@ def _largest(layers: list[Layer], stages: int) -> int:
 
 
 def _capacities(layers: list[Layer]) -> list[int]:
-    """Capacities, in bytes, into which even cuts of this model just fit, or not by 8, or with 8 to spare."""
+    """Into how many bytes even cuts of this model just fit, or not by 8, or with 8 to spare."""
     largest = [_largest(layers, stages) for stages in range(1, len(layers) + 1)]
-    return sorted({size + spare for size in largest for spare in (-8, 0, 8) if size + spare >= min(largest)})
+    sizes = {size + spare for size in largest for spare in (-8, 0, 8) if size + spare >= min(largest)}
+    return [largest[0], *sorted(sizes)]  # for the first one, who asks for room to spare finds an answer too
 
 
 def _what_is_wrong(said: str, layers: list[Layer], capacity: int, got: object) -> None:

@@ -19,7 +19,7 @@ from gpipe_sim.course.rows import Step
 from gpipe_sim.dataset import digits
 
 Array = np.ndarray
-SIZES = ((10, 4), (13, 5), (12, 4), (7, 7), (9, 1))  # digits and microbatches
+SIZES = ((10, 4), (13, 6), (12, 4), (7, 7), (9, 1))  # digits and microbatches
 #: (widths between stages, samples, microbatches) of the runs that are tried; most pieces are uneven.
 RUNS = (((6, 5, 4), 8, 4), ((6, 5, 4), 10, 4), ((5, 7, 3, 4), 11, 3), ((7, 4), 5, 5), ((4, 4, 4, 4), 9, 1))
 WAIT = "wait"  #: a kind of action that a student has never seen
@@ -43,6 +43,9 @@ def run(answer: Callable | None) -> Reply:
         trial.unlike_one_device(where, loss)
         if log.left:
             raise almost(f"{where} all is right, but {log.left}. Who takes it off, and when?")
+        if sorted(log.sizes) != sorted(map(len, np.array_split(trial.x, microbatches))):
+            cut = f"{where} all is right, but your microbatches have {listed(log.sizes)} samples"
+            raise almost(f"{cut}. What does np.array_split make of {samples}?")
     return correct(
         f"one device's loss and gradients to 1e-12, in each of {len(ORDERS)} orders, even where 11 samples "
         "are 4, 4 and 3. By how many numbers was each piece divided?"
@@ -57,6 +60,7 @@ class Log:
     stages: list[dict]
     done: Order = field(default_factory=list)
     strange: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  #: samples that came to stage 0, microbatch by microbatch
     links: object = None
     left: str = ""
 
@@ -72,6 +76,8 @@ class Log:
             if not 0 <= s < len(self.stages) or stage is not self.stages[s]:
                 self.strange.append(f"work[{kind!r}] gets stage number {s!r} with another stage's arrays")
             do(stage, s, m, links)
+            if (s, kind) == (0, "F"):
+                self.sizes.append(len(stage["kept"][m][0]))
 
         noted.__qualname__ = f"work[{kind!r}]"  # a TypeError calls it by this name
         return noted

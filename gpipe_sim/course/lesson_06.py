@@ -22,12 +22,14 @@ from gpipe_sim.errors import Real
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.families import GPipe
 
-#: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
+#: (sizes of the mlp, layers per stage, samples per microbatch, microbatches), and the layers' order if it is
+#: another one. The last stage is not asked.
 HIDDEN = (
     ((64, 48, 20, 36, 28, 44, 10), (3, 3, 3, 2), 6, 4),
     ((64, 12, 40, 24, 10), (2, 1, 3, 1), 5, 3),
     ((64, 30, 52, 18, 26, 10), (1, 4, 3, 1), 4, 7),
     ((64, 16, 16, 16, 16, 10), (3, 4, 1, 1), 2, 12),  # equal widths are different arrays
+    ((64, 22, 14, 10), (4, 1), 3, 5, 0, 2, 1, 3, 4),  # two of a kind, one after the other
 )
 BYTES = 8
 
@@ -86,9 +88,10 @@ def _stages() -> tuple[Stage, ...]:
     return tuple(stage for case in HIDDEN for stage in _measured(*case))
 
 
-def _measured(sizes: tuple, balance: tuple, samples: int, microbatches: int) -> Iterator[Stage]:
+def _measured(sizes: tuple, balance: tuple, samples: int, microbatches: int, *order: int) -> Iterator[Stage]:
     """Every stage with what the meter of its device found; except the last, which also holds the loss."""
-    partitions = split(mlp(sizes), balance=balance)
+    layers = mlp(sizes)
+    partitions = split([layers[i] for i in order] or layers, balance=balance)
     batch = np.zeros((samples * microbatches, sizes[0])), np.zeros(samples * microbatches, int)
     step = train_step(partitions, GPipe(len(balance), microbatches), batch, cross_entropy)
     features = sizes[0]

@@ -197,7 +197,10 @@ def _apart(found: object, wanted: np.ndarray) -> str:
     if found.shape != wanted.shape:
         return f"its shape is {found.shape}, not {wanted.shape}. Which array is it?"
     at = np.unravel_index(abs(found - wanted).argmax(), wanted.shape)
-    return f"{found[at]:.3g} stands where {wanted[at]:.3g} was. Which steps of forward are there?"
+    there, was = (f"{y[at]:.3g}" for y in (found, wanted))
+    if there == was:
+        there, was = str(found[at]), str(wanted[at])  # every digit
+    return f"{there} stands where {was} was. Which steps of forward are there?"
 
 
 def _in_words(noted: Sequence[tuple[str, object]]) -> str:

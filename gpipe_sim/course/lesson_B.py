@@ -151,6 +151,9 @@ def _three(got: object, like: list[Array], size: Size) -> Sequence[Array]:
     if not (isinstance(got, list | tuple) and len(got) == 3 and all(map(_is_matrix, got))):
         asks = "it should be three arrays: a part of dx, dA_own, dB_own. Which?"
         raise keep_working(f"{size}, you give {_kind(got)}; {asks}")
+    shapes, wanted = [array.shape for array in got], [array.shape for array in like]
+    if shapes[0] != wanted[0] and sorted(shapes) == sorted(wanted):  # else two may be transposed
+        raise almost(f"{size}, these are shapes of the three, in another order. Which one comes first?")
     for name, array, of in zip(GRADIENTS, got, like, strict=True):
         if array.shape != of.shape:
             says = f"{name} is {_shape(array)}, and what it is the gradient of is {_shape(of)}"

@@ -112,7 +112,7 @@ def _numbers(
 ) -> Reply:
     guess = _number_in(guess, unit) if isinstance(guess, str) else guess
     if not is_number(guess):
-        of = f" of {unit}" if unit else ""
+        of = f" of {unit.removeprefix('of ')}" if unit else ""
         return Reply(NO_NUMBER, f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
     said, off = f"you said {_amount(guess, unit)}", apart(guess, measured)
     if written(guess) == written(measured) or _rounds_to(guess, measured):

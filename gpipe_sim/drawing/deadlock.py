@@ -10,7 +10,7 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.deadlock import Wait, all_waits, cycle, waiting
 from gpipe_sim.core.problems import QUEUES, SENDS, check_actions
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.drawing.document import HEADLINE, Svg, text
+from gpipe_sim.drawing.document import HEADLINE, Svg, text, words_wide
 from gpipe_sim.drawing.palette import FAINT, INK, KINDS, PAPER, ink
 from gpipe_sim.drawing.words import size
 from gpipe_sim.errors import DeadlockError, one_of
@@ -79,7 +79,9 @@ def draw_deadlock(schedule: Schedule | Iterable, sends: str = "buffered") -> Svg
     boxes = (part for queue in queues.values() for part in _boxes(stopped, queue))
     arrows = _arrows([wait for wait in waits if wait.other in queues], stuck, queues)
     below = (text(LEFT, legend + 20 * i, words, "start") for i, words in enumerate(notes, 1))
-    head = text(LEFT, 24, _headline(cycle(stopped.waits)), "start", HEADLINE.size, bold=True)
+    headline = _headline(cycle(stopped.waits))
+    width = max(width, round(LEFT + words_wide(headline, HEADLINE.size * HEADLINE.wide) + 10))
+    head = text(LEFT, 24, headline, "start", HEADLINE.size, bold=True)
     parts = [head, _heads(), *boxes, *arrows, *_legend(legend), *below]
     sheet = width, legend + 14 + 20 * len(notes)
     return Svg(lambda hover: iter(parts), sheet, f"{stopped.says}: deadlocked", stopped.text)

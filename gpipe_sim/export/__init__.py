@@ -2,8 +2,8 @@
 
 It reads and makes plain schedules and timelines, so the core needs to know nothing of it. ``to_json`` and
 ``from_json`` keep schedules, costs, timelines and profiles exactly; ``to_csv`` makes a table of a timeline's
-spans. ``to_torch_csv`` and ``from_torch_csv`` are for orders, ``recognize`` says what family an order is of,
-``recorded_run`` and ``recorded_where`` have steps that were measured once.
+spans. ``to_torch_csv`` and ``from_torch_csv`` are for orders, ``to_megatron_layout`` for a cut, ``recognize``
+says what family an order is of, ``recorded_run`` and ``recorded_where`` have steps that were measured once.
 
 A file of JSON says its format, the version of that, and what kind of thing it holds:
 
@@ -16,6 +16,7 @@ The lesson is "On real devices".
 
 from gpipe_sim import signatures
 from gpipe_sim.export.envelope import from_json, to_json
+from gpipe_sim.export.megatron import to_megatron_layout
 from gpipe_sim.export.recognize import recognize
 from gpipe_sim.export.recorded import recorded_run, recorded_where
 from gpipe_sim.export.span_csv import to_csv
@@ -29,6 +30,7 @@ __all__ = [
     "recorded_where",
     "to_csv",
     "to_json",
+    "to_megatron_layout",
     "to_torch_csv",
 ]
 

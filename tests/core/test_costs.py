@@ -95,7 +95,8 @@ def test_one_bad_number_in_a_list_is_refused():
 def test_a_list_of_forwards_does_not_hide_what_the_backwards_take(listed):
     for other in ({}, {"input_grad": 1}, {"weight_grad": [1, 2, 3]}):
         with pytest.raises(
-            ValueError, match=r"says no (input|weight)_grad.*Costs.from_forward\(forward, backwa"
+            ValueError,
+            match=r"lists forward, but no (input|weight)_grad.*Costs.from_forward\(forward, backwa",
         ):
             Costs(listed, **other)
     assert Costs.from_forward(listed) == Costs(listed, listed, listed)
@@ -106,12 +107,21 @@ def test_a_list_of_forwards_does_not_hide_what_the_backwards_take(listed):
         Costs.from_forward(listed, -1)
 
 
+@pytest.mark.parametrize("half", [{"input_grad": 100}, {"weight_grad": 0}, {"input_grad": [1, 2]}])
+def test_one_half_of_a_backward_does_not_stand_for_both(half):
+    """Costs(48, 100) was a backward of 101."""
+    with pytest.raises(
+        ValueError, match=r"says one half of the backward, but no (input|weight)_grad; give it"
+    ):
+        Costs(48, **half)
+
+
 def test_no_cost_is_an_empty_list_or_a_text():
     with pytest.raises(ValueError, match="Costs lists update for 0 stages"):
         Costs(update=[])
     for text in ("4", b"4", {1, 2}, {1: 2}):
         with pytest.raises(TypeError, match="forward to be a number or a list of numbers"):
-            Costs(forward=text)
+            Costs(text, 1, 1)
 
 
 @pytest.mark.parametrize("listed", [[1, 2, 3], [1]])

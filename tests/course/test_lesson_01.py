@@ -1,5 +1,7 @@
 """Lesson 01: what the check says to right answers and to the usual wrong ones."""
 
+import math
+
 import numpy as np
 import pytest
 from replies import assert_each_is_told, each_reply, natural
@@ -16,10 +18,12 @@ STEP = simulate(Naive(4))
 @pytest.mark.parametrize(
     ("measured", "wrong"),
     [
-        (4, natural("01", "What training keeps")),
+        (35, natural("01", "GPT-3 in training")),
         (round(max(STAGES), 2), natural("01", "What the fullest device holds")),
         (STEP.makespan, natural("01", "How long four devices take")),
         (7 / 8, natural("01", "How much of the time devices wait")),
+        ("false", natural("01", "The best cuts")),
+        ("true", natural("01", "Two stages on a device")),
     ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
@@ -27,6 +31,10 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured
 
 
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
+    kept = [2, 2 + 2, 4 * 2, 2 + 2 + 4 + 4, 4 * 8]  # bytes for a weight; 16 is right, and 34 rounds it down
+    held = [math.ceil(174.6 * size / 80) for size in kept]
+    assert list(natural("01", "GPT-3 in training")) == [*held[:4], 34, 34.92, held[4]]
+    assert round(174.6 * 16 / 80, 2) == 34.92
     whole, one_large = sum(STAGES), STAGES[1]
     sizes = [max(STAGES) / 4, whole / 4, one_large, whole]
     assert list(natural("01", "What the fullest device holds")) == pytest.approx(sizes, abs=0.006)
@@ -76,6 +84,14 @@ def without_the_gradients(layers, capacity):
 
 def strictly_less(layers, capacity):
     return next((s for s in range(1, len(layers) + 1) if _fullest(layers, s) < capacity), len(layers))
+
+
+def never_full(layers, capacity):
+    """It used to be told of the error that it runs into where not even single layers leave room to spare."""
+    stages = 1
+    while _fullest(layers, stages) >= capacity:
+        stages += 1
+    return stages
 
 
 def without_biases(layers, capacity):
@@ -159,9 +175,10 @@ CASES = {
         (without_biases, "put into it, and which arrays have those?"),
         (by_halves, "With 3, the largest stage has 317,312 bytes, and with 4 only 163,200. Does it always"),
         (from_above, "mlp([16, 16, 16, 300, 16, 16, 16]) and 180,608 bytes per device you say 4. With 3"),
-        (eight_bytes, "dtype=np.float32) and 1,444,800 bytes per device you say 5"),
+        (eight_bytes, "dtype=np.float32) and 1,804,960 bytes per device you say"),
         (packed, "but then the largest stage has 3,513,600 bytes: which layers does gp.split put into it"),
-        (strictly_less, "With 3, the largest stage has 2,889,600 bytes. Does that fit?"),
+        (strictly_less, "you say 2. With 1, the largest stage has 3,609,920 bytes. Does that fit?"),
+        (never_full, "you say 2. With 1, the largest stage has 3,609,920 bytes. Does that fit?"),
     ],
     "keep working": [
         (lambda n, c: None, "you say None; it should be a whole number of devices. Which return"),

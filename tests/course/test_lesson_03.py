@@ -21,6 +21,8 @@ LENGTH, DIGITS = simulate(GPipe(4, 4)).makespan, len(digits().x)
         ("6", natural("03", "What a digit counts")),
         (LENGTH, natural("03", "Several microbatches at once")),
         (DIGITS // 32, natural("03", "The updates of an epoch")),
+        ("true", natural("03", "A layer that looks at several samples")),
+        ("false", natural("03", "One step, or one after each")),
     ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
@@ -34,6 +36,7 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
         one_by_one // 4,
         done,
         done + 3,
+        (4 + 4) * (1 + 2),
         one_by_one,
     ]
     updates = [-(-DIGITS // 32), DIGITS // 32 * 4, DIGITS // 8, -(-DIGITS // 8)]
@@ -96,6 +99,13 @@ def every_microbatch_twice(mean_gradient, x, y, microbatches):
     return sum(len(p) / len(x) * mean_gradient(p, q) for p, q in 2 * cut(x, y, microbatches)) / 2
 
 
+def filled_up(mean_gradient, x, y, microbatches):
+    """It used to pass: no size was tried of which pieces as large as the room allows are fewer."""
+    room = -(-len(x) // microbatches)
+    rows = [slice(at, at + room) for at in range(0, len(x), room)]
+    return sum(len(x[r]) / len(x) * mean_gradient(x[r], y[r]) for r in rows)
+
+
 def last_one_only(mean_gradient, x, y, microbatches):
     for p, q in cut(x, y, microbatches):
         gradient = mean_gradient(p, q)
@@ -122,6 +132,7 @@ ACCUMULATE = {
             "the sizes are 3, 3, 2, 2 but every weight is 1/4. What would make every *sample* count equally?",
         ),
         (sum_over_samples, "and so are the weights: the gradient comes out 10.0 times too large"),
+        (filled_up, "for 13 digits and M = 6 your microbatches have 3, 3, 3, 3, 1 digits. How many"),
         (lambda g, x, y, m: by_share(g, x, y, len(x)), "1, 1 digits. How many microbatches were"),
     ],
     "keep working": [
@@ -155,8 +166,8 @@ LOSS = "loss += (wrong**2).sum() / target.size"
 
 def piece_by_piece(order, stages, x, target, M, work):
     """It cuts in another place, hands each piece out when it is due, and uses up a copy of the order."""
-    first, links, total, order = len(x) // M, Links(), [], list(order)
-    cuts = [0, *range(first, first * M, first), len(x)]
+    links, total, order = Links(), [], list(order)
+    cuts = [len(x) * m // M for m in range(M + 1)]
     while order:
         s, kind, m = order.pop(0)
         rows = slice(cuts[m], cuts[m + 1])
@@ -168,6 +179,19 @@ def piece_by_piece(order, stages, x, target, M, work):
             total.append(((y - target[rows]) ** 2).sum())
             links.send(("dy", s, m), (y - target[rows]) / (0.5 * target.size))
     return np.array(sum(total) / target.size)[()]
+
+
+def all_in_one(order, stages, x, target, M, work):
+    """It used to pass, as the next: the whole batch is the first piece, and the others are empty."""
+    take = {"np.array_split(x, M)": "[x] + [x[:0]] * (M - 1)"}
+    take["np.array_split(target, M)"] = "[target] + [target[:0]] * (M - 1)"
+    return changed(run, *take.items())(order, stages, x, target, M, work)
+
+
+def rest_goes_last(order, stages, x, target, M, work):
+    cuts = "range(len(x) // M, len(x) // M * M, len(x) // M)"
+    take = {f"np.array_split({each}, M)": f"np.split({each}, {cuts})" for each in ("x", "target")}
+    return changed(run, *take.items())(order, stages, x, target, M, work)
 
 
 def leaves_y(order, stages, x, target, M, work):
@@ -211,6 +235,8 @@ RUNS = {
     "almost": [
         (R(("/ target.size)", "/ wrong.size)")), "every gradient is 4 times what one device has"),
         (R(("2 * wrong / target.size", "2 * wrong / len(target)")), "every gradient is 4 times"),
+        (all_in_one, "your microbatches have 8, 0, 0, 0 samples. What does np.array_split make of 8?"),
+        (rest_goes_last, "your microbatches have 2, 2, 2, 4 samples. What does np.array_split make of 10?"),
         (uses_up, "order is not what it was before. Who else may need it?"),
         (in_the_target, "8 samples, microbatch by microbatch, target is not what it was before. Who else"),
         (R(("    return loss", "    x *= 0\n    return loss")), "x is not what it was before. Who else"),

@@ -109,7 +109,7 @@ def test_each_wrong_guess_is_told_what_it_is():
     assert_each_is_told(natural("09", "How many messages"), len(halved().messages))
     assert_each_is_told(natural("09", "How many are held"), gp.peak_in_flight(halved().schedule)[1])
     assert_each_is_told(natural("09", "With a shorter warm-up"), "true")
-    assert_each_is_told(natural("09", "What is halved"), 2)
+    assert_each_is_told(natural("09", "How thick the stages should be"), 2)
 
 
 def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
@@ -118,10 +118,21 @@ def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
     work = gp.core.useful_time(one_f_one_b) / 4
     down, back = 3 * 1, 3 * 2  # the waits at the start and at the end, through three thick stages
     one_end = {work + down / 2 + back, work + down + back / 2}
-    assert (
-        set(natural("09", "With two stages per device"))
-        == {one_f_one_b.makespan, work, one_f_one_b.makespan / 2, whole} | one_end
-    )
+    assert set(natural("09", "With two stages per device")) == {
+        one_f_one_b.makespan,
+        work,
+        one_f_one_b.makespan / 2,
+        whole,
+    } | one_end | {work + down / 2, work + back / 2, one_f_one_b.makespan + (down + back) / 2}
+
+
+def test_with_half_a_forward_for_a_message_two_stages_are_the_thickness():
+    """By hand a step is its two ends and the work; with V = 4 more than its ends get longer."""
+    assert sorted(natural("09", "How thick the stages should be")) == [1, 4]
+    by_hand = {V: 8 * 3 + Fraction(9, V) + 2 * (4 * V - 1) * Fraction(1, 2) for V in (1, 2, 4)}
+    took = {V: lesson_09._length(4, 8, Fraction(1, 2), V) for V in by_hand}
+    assert min(took, key=took.get) == min(by_hand, key=by_hand.get) == 2
+    assert [took[V] - by_hand[V] for V in by_hand] == [0, 0, 3.75]
 
 
 def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
@@ -131,6 +142,7 @@ def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
         2 * (K - 1) * M,
         there,
         V * 2 * (K - 1) * M,
+        2 * V * 2 * (K - 1) * M,
         2 * K * V * M,
     }
 
@@ -138,7 +150,11 @@ def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
 def test_the_wrong_guesses_at_what_is_held_follow_from_a_thought():
     held = gp.peak_in_flight(halved().schedule)
     own = gp.peak_in_flight(gp.OneFOneB(4, 12))[1]
-    assert set(natural("09", "How many are held")) == {own, held[1] / 2, 2 * own, held[1] - 1, held[0]}
+    guesses = set(natural("09", "How many are held"))
+    assert guesses == {own, held[1] / 2, 2 * own, held[1] - 1, held[0], 5, 7, 10}
+    places, rounds = 2, 4  #: device 1 is two places before the last; one round of K before the last stage
+    assert (held[1], held[1] + 1) == (2 * places + rounds + 1, 10)
+    assert (2 * places + 1, places + rounds + 1) == (5, 7)
 
 
 def test_megatrons_example():

@@ -100,6 +100,39 @@ def test_each_natural_wrong_guess_is_told_its_own_sentence():
     assert_each_is_told(natural("11", "What the least variance costs"), 7 * (1 + 2))
 
 
+def test_nine_in_front_is_sooner_with_three_microbatches_only():
+    """By a clock of its own: 1F1B of three stages, as rows that are typed."""
+    rows = {
+        3: "0F0 0F1 0F2 0B0 0B1 0B2 / 1F0 1F1 1B0 1F2 1B1 1B2 / 2F0 2B0 2F1 2B1 2F2 2B2",
+        5: "0F0 0F1 0F2 0B0 0F3 0B1 0F4 0B2 0B3 0B4 / 1F0 1F1 1B0 1F2 1B1 1F3 1B2 1F4 1B3 1B4 / "
+        "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3 2F4 2B4",
+    }
+    took = {}
+    for M, text in rows.items():
+        order = [[(int(s), kind, int(m)) for s, kind, m in row.split()] for row in text.split("/")]
+        for takes in ((9, 7, 6), (8, 8, 6)):
+            assert sum(takes) == sum([3, 1, 4, 1, 5, 2, 6])
+            took[M, takes] = _ended(order, takes)
+    assert took[3, (9, 7, 6)] == took[3, (8, 8, 6)] - 3 == 105
+    assert took[5, (9, 7, 6)] > took[5, (8, 8, 6)]
+
+
+def _ended(rows, takes):
+    ends, at, free = {}, [0] * len(rows), [0] * len(rows)
+    while any(place < len(row) for place, row in zip(at, rows, strict=True)):
+        for k, row in enumerate(rows):
+            if at[k] == len(row):
+                continue
+            s, kind, m = row[at[k]]
+            need = (s - 1, "F", m) if kind == "F" else (s + 1, "B", m)
+            if 0 <= need[0] < len(rows) and need not in ends:
+                continue
+            start = max(free[k], ends.get(need, 0))
+            ends[s, kind, m] = free[k] = start + takes[s] * (1 if kind == "F" else 2)
+            at[k] += 1
+    return max(free)
+
+
 def test_what_the_natural_guesses_are():
     """The figures in the sentences: 41.25 is the work spread evenly, 66 every stage twice as long, ..."""
     length = lambda stages: gp.simulate(gp.GPipe(4, 8), gp.Costs(stages, stages, stages)).makespan  # noqa: E731

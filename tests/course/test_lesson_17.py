@@ -321,6 +321,7 @@ def test_where_the_figures_of_natural_guesses_come_from():
     assert [copies(n) for n in (16, 32, 64)] == [342, 282, 300]
     computing = 3072 // 32
     assert 342 // 2 == 171 and computing + 150 == 246 and computing + 62 * 5 == 406
+    assert computing == 96 and 62 * (1 + 64 // 32) == 282 - computing == 186 and 192 + 186 == 378
     one = gp.simulate(gp.replicate(gp.OneFOneB(4, 8), 2))
     assert one.makespan == 33 and gp.all_reduce(one, 4, links=LINK).makespan == 39
     assert gp.simulate(gp.OneFOneB(4, 16)).makespan + 6 == 63 and 33 + 4 * 6 == 57

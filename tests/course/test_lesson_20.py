@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
@@ -217,6 +218,26 @@ def test_the_wrong_guesses_follow_from_a_thought():
     assert step(recorded_run(), 16) < 1140 * recorded_run().makespan / 660 < clock
     assert round(2 * 8 / (2 + 8 - 1), 2) == 1.78
     assert round(recorded_speedup("narrow"), 2) == 0.85
+    alone, crossing = 2 * 8 * (0.13 + 0.23), 2 * 8 * 0.09
+    with_messages = gp.simulate(gp.OneFOneB(2, 8), gp.Costs(0.13, 0.115, 0.115, comm=0.09)).makespan
+    assert round(alone / with_messages, 2) == 1.45 and round(alone / (9 * 0.36 + crossing), 2) == 1.23
+
+
+def test_zb_h1_as_recorded_and_by_the_costs_of_1f1b():
+    """By a clock of its own: medians of F and of half a B, and a message between two stages."""
+    run, flat = recorded_run("zbh1"), recorded_run()
+    half_b = [median(took(flat, k, "B")) / 2 for k in range(4)]
+    lasts = {"F": [median(took(flat, k)) for k in range(4)], "I": half_b, "W": half_b}
+    message, ends, free = gp.fit_costs(flat).comm, {}, [0.0] * 4
+    rows = [list(row) for row in run.schedule.actions]
+    while any(rows):
+        for k, row in enumerate(rows):
+            while row and all(need in ends for need in needs(row[0], run.schedule)):
+                action = row.pop(0)
+                came = [ends[n] + message * (n.stage != k) for n in needs(action, run.schedule)]
+                free[k] = ends[action] = max([free[k], *came]) + lasts[str(action.kind)][k]
+    text = (Path(__file__).parents[2] / "notebooks/20_on_real_devices.ipynb").read_text()
+    assert f"ZB-H1 took {run.makespan:.1f} ms, and the costs of 1F1B say {max(free):.1f}" in text
 
 
 def test_what_a_message_of_512_times_the_size_takes():

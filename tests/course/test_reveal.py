@@ -155,6 +155,11 @@ def test_a_guess_that_python_cannot_print_is_quoted_by_its_type():
     )
 
 
+def test_a_unit_that_begins_with_of_is_not_named_with_a_second_one():
+    reply = reveal("three quarters", Fraction(3, 4), "of all device time").reply
+    assert "a guess here is a number of all device time, such as 1" in reply.text
+
+
 def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it():
     shown = reveal(None, 33, "units", gp.draw(gp.simulate(gp.GPipe(4, 8))), lambda: print("a < b"))
     opened = re.escape(f"<details {FRAME}><summary {PRESS}>")
