@@ -84,6 +84,6 @@ def held(path: Path) -> bytes | None:
 
 def how_to_open(folder: Path) -> list[str]:
     """With this interpreter, because a plain ``python`` may be another."""
-    install = [] if find_spec("jupyterlab") else ["first, Jupyter: pip install 'gpipe_sim[lessons]'"]
+    install = [] if find_spec("jupyterlab") else ['first, Jupyter: pip install "gpipe_sim[lessons]"']
     opened = shlex.join([sys.executable, "-m", "jupyterlab", str(folder)])
     return [*install, f"to open them, {FIRST} first:", f"  {opened}"]

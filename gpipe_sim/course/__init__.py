@@ -11,11 +11,12 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from gpipe_sim.course import mine
+from gpipe_sim.course.build import grade
 from gpipe_sim.course.printed import wide
 from gpipe_sim.course.reply import Reply
 from gpipe_sim.course.reveal import reveal
 
-__all__ = ["Reply", "mine", "reveal", "wide"]
+__all__ = ["Reply", "grade", "mine", "reveal", "wide"]
 
 
 def __getattr__(name: str):

@@ -23,6 +23,7 @@ from gpipe_sim.course import lesson_20 as lesson_20
 from gpipe_sim.course import lesson_A as lesson_A
 from gpipe_sim.course import lesson_B as lesson_B
 from gpipe_sim.course import mine as mine
+from gpipe_sim.course.build import grade as grade
 from gpipe_sim.course.printed import wide as wide
 from gpipe_sim.course.reply import Reply as Reply
 from gpipe_sim.course.reveal import reveal as reveal

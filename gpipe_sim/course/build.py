@@ -1,11 +1,16 @@
-"""What makes a function a check: of an exercise, or of a build, a piece of the pipeline for later lessons."""
+"""What makes a function a check: of an exercise, or of a build, a piece of the pipeline for later lessons.
+
+``grade`` has the checks of builds reply to a file that was handed in.
+"""
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import unwrap
+from typing import Any
 
 from gpipe_sim.course import kept, mine
 from gpipe_sim.course.called import stopped
-from gpipe_sim.course.reply import Reply, correct, your_turn
+from gpipe_sim.course.reply import Reply, correct, keep_working, your_turn
 
 #: What each build's check is called, and the names that its answer defines.
 BUILDS: dict[str, tuple[str, ...]] = {}
@@ -73,3 +78,38 @@ def _kept(check: Callable[..., Reply], answers: dict[str, object], cell: str) ->
     except Exception as error:
         return str(error) if type(error) is RuntimeError else f"without your other cells {stopped(error)}"
     return ""
+
+
+def grade(own: str, *checks: Callable[..., Reply]) -> dict[str, Reply]:
+    """What the checks of builds, such as ``lesson_05.clock``, reply to a student's ``my_pipeline.py``.
+
+    ``own`` is its text, which is run: do that where students' code may run. Each reply stands under its
+    check's name. Its verdict is "your turn" for what the file does not define, or only imports, and "keep
+    working" for every piece of a file that is no Python or does not end. Where a piece calls one that the
+    file lacks, it gets the lesson's. Nothing is kept. ValueError for a check that is not of a build.
+    """
+    if strange := [check for check in checks if getattr(check, "__name__", "") not in BUILDS]:
+        raise ValueError(f"grade takes checks of builds, such as lesson_05.clock, and not {strange[0]!r}")
+    try:
+        names, failed = mine.read.__wrapped__(own)  # afresh: a reply quotes the file that was read last
+    except RuntimeError as error:
+        return {check.__name__: keep_working(f"no piece is tried: {error.__cause__}") for check in checks}
+    with mine.reading(names):
+        return {check.__name__: _graded(check, names, failed.get(check.__name__)) for check in checks}
+
+
+def _graded(check: Callable[..., Reply], names: dict[str, Any], error: str | None) -> Reply:
+    needed = BUILDS[check.__name__]
+    if missing := [name for name in needed if not _is_own(names.get(name), names["__lessons__"].get(name))]:
+        says = f"the file does not define {' and '.join(missing)}"
+        return keep_working(f"it does not run: {error}") if error else your_turn(says)
+    try:
+        return unwrap(check)(*(names[name] for name in needed))  # which keeps nothing
+    except Reply as reply:
+        return reply.with_traceback(None)
+
+
+def _is_own(value: Any, lessons: object) -> bool:
+    """Whether the file defines it; a function that it imports has its source elsewhere."""
+    code = getattr(unwrap(value), "__code__", None)
+    return value is not lessons and (code is None or code.co_filename == mine.FILE)

@@ -1,7 +1,12 @@
 """What the text of the how-to pages says of the numbers that their cells print."""
 
 import json
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from base64 import b64decode
 from functools import cache
 from itertools import groupby
@@ -17,6 +22,11 @@ PAGES = ROOT / "docs" / "howto"
 PAGE = (PAGES / "teach.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| ([^|]*)\| \[([^]]+)\]\(\.\./lessons/(\w+)\.ipynb\) \| (\d+) \| (\d+) \|$", re.M)
 LESSONS = [(title, name, int(read), int(write)) for _, title, name, read, write in ROW.findall(PAGE)]
+BUILT = {
+    check: int(path.stem[-2:])
+    for path in (ROOT / "gpipe_sim" / "course").glob("lesson_[0-9]*.py")
+    for check in re.findall(r"^@build\(.*\)\ndef (\w+)", path.read_text(encoding="utf-8"), re.M)
+}  #: the pieces that are kept, each with the number of its lesson
 TOGETHER = [(int(read), int(write)) for read, write in re.findall(r"together \| (\d+) \| (\d+) \|", PAGE)]
 
 
@@ -33,29 +43,44 @@ def ran(page: str) -> SimpleNamespace:
 def test_the_causes_of_a_slow_step_add_up_to_it():
     page = ran("slow_run.md")
     assert sum(page.causes.values()) == pytest.approx(page.step.makespan)
-    assert sum(page.on_path.values()) == pytest.approx(page.step.makespan)
     assert page.causes["work"] == pytest.approx(sum(map(works, page.step.rows)) / 8)
     assert all(ms > 0 for ms in page.causes.values()) and page.measured > page.step.makespan
+
+
+def test_each_device_of_the_slow_step_has_the_causes_of_the_whole():
+    """Fill and drain are what 1F1B leaves of K-1 slots: first k forwards and K-1-k backwards."""
+    page = ran("slow_run.md")
+    F, B = sum(page.forward) / 8, sum(page.backward) / 8
+    for k, (work, fill, imbalance, messages, drain) in enumerate(page.table):
+        assert work == pytest.approx(works(page.step.rows[k]))
+        assert (fill, drain) == pytest.approx((k * F + (7 - k) * B, (7 - k) * F + k * B))
+        assert sum(page.table[k]) == pytest.approx(page.step.makespan)
+        assert messages == page.causes["messages"] > 0 and (imbalance < 0) == (k == 7)
+        warm, drains = gp.why.phases(page.even_step, k)
+        gaps = [gap for gap in gp.why.idle_spans(page.even_step, k) if gap[1] - gap[0] > 1e-9]
+        assert not [start for start, _ in gaps if warm <= start < drains - 1e-9], "no wait in between"
+    mean = [sum(column) / 8 for column in zip(*page.table, strict=True)]
+    whole = page.causes["work"], page.causes["imbalance"], page.causes["messages"]
+    assert (mean[0], mean[2], mean[3]) == pytest.approx(whole)
+    assert mean[1] + mean[4] == pytest.approx(page.causes["fill and drain"])
 
 
 def works(row) -> float:
     return sum(span.end - span.start for span in row)
 
 
-def test_who_works_and_who_waits_in_the_slow_step():
+def test_who_works_most_in_the_slow_step():
     rows = ran("slow_run.md").step.rows
     assert max(range(8), key=lambda k: works(rows[k])) == 7
-    between = [row[-1].end - row[0].start - works(row) for row in rows]
-    assert max(range(8), key=between.__getitem__) == 0
 
 
 def test_the_flags_of_the_slow_run_give_the_cuts_that_were_simulated():
     page = ran("slow_run.md")
-    first, *others, last = page.plans["1F1B, cut by makespan"].balance
-    assert len({*others}) == 1 and first + last + sum(others) == 32
-    stages = f"E{page.layout}L".split("|")
-    assert [stage.count("t") for stage in stages] == [*page.plans["interleaved, V=2"].balance]
-    assert sum(page.cut) == 32 and len(stages) == 16
+    plan = page.plans["1F1B"]
+    assert (page.first, *page.between, page.last) == plan.balance and page.between == 6 * [4]
+    assert sum(plan.balance) == 32 and plan.gap == 0
+    cut = page.plans["interleaved, V=2"].balance
+    assert page.layout == gp.export.to_megatron_layout(cut) and sum(cut) == 32 and len(cut) == 16
 
 
 def test_each_change_makes_the_slow_step_shorter():
@@ -125,6 +150,73 @@ def test_a_lesson_needs_only_lessons_before_it():
         if need:
             first, last = int(need[1]), int(need[2] or need[1])
             assert {f"{number:02}" for number in range(first, last + 1)} <= {*taught[:at]}, name
+
+
+def commands() -> list[list[str]]:
+    """What the page has a shell run, word by word."""
+    lines = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)).splitlines()
+    return [shlex.split(line) for line in lines]
+
+
+def nbconvert(words: list[str], folder: Path) -> None:
+    *options, files = words[2:]
+    found = [str(path) for path in folder.glob(files)]
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_VERSION"}
+    paths = [str(ROOT), env.get("PYTHONPATH", "")]
+    env["PYTHONPATH"] = os.pathsep.join(paths)
+    command = [sys.executable, "-m", "nbconvert", *options, *found]
+    assert found and subprocess.run(command, env=env, capture_output=True, check=True)
+
+
+def tagged(path: Path) -> set[str]:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return {tag for cell in cells for tag in cell["metadata"].get("tags", [])}
+
+
+def test_the_edition_without_answers_has_none_and_runs_and_its_replies_are_listed(
+    tmp_path, monkeypatch, capsys
+):
+    """A lesson without answers comes back with a guess, an answer and a cell that stops, and is run again."""
+    hidden, again = (words for words in commands() if words[1] == "nbconvert")
+    own, given = tmp_path / "my-lessons", tmp_path / "handed-in" / "ann"
+    own.mkdir()
+    given.mkdir(parents=True)
+    name = "04_gpipe_and_its_bubble.ipynb"
+    shutil.copy(ROOT / "notebooks" / name, own)
+    assert {"answer", "explanation"} <= tagged(own / name)
+    nbconvert(hidden, tmp_path)
+    assert not {"answer", "explanation"} & tagged(own / name)
+    text = (own / name).read_text(encoding="utf-8")
+    assert "<details" not in text and "One answer" not in text
+    for before, after in (
+        ("gpipe_rows = None ", "gpipe_rows = lambda K, M: [] "),
+        ("guess = None  # units of time", "guess = 1  # units of time"),
+        ("fewest = None ", "fewest = lost "),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    (given / name).write_text(text, encoding="utf-8")
+    nbconvert(again, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(re.search(r"^```python\n(import json\n.*?)^```", PAGE, re.M | re.S)[1], {"Path": Path})
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert {row[0] for row in rows} == {"ann"} and {row[1] for row in rows} == {Path(name).stem}
+    said = [row[2].partition(":")[0] for row in rows]
+    assert said[:2] == ["keep working", "not what happened"] and "name 'lost' is not defined" in said
+    assert said.count("your turn") == 5 and len(said) == 8
+
+
+def test_a_row_for_each_student(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = ran("teach.md")
+    head, *rows = (line.split(",") for line in (tmp_path / "grades.csv").read_text().splitlines())
+    assert head == ["student", *(check.__name__ for check in page.checks)] and len(head) == 9
+    assert rows[0] == ["a"] + ["correct"] * 8 and rows[2] == ["c"] + ["your turn"] * 8
+    assert [row.count("correct") for row in rows] == [8, 0, 0, 0]
+    kept = {
+        check for check, number in BUILT.items() if f"{number:02}" in {name[:2] for _, name, *_ in LESSONS}
+    }
+    assert kept == {*head[1:]}
 
 
 def test_lesson_14_needs_what_the_page_says():
