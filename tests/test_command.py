@@ -411,7 +411,7 @@ def test_without_lessons_it_says_where_they_should_be(ask, monkeypatch, tmp_path
 
 def test_jupyter_is_asked_for_where_it_is_missing(ask, monkeypatch):
     monkeypatch.setattr(lessons, "find_spec", lambda name: None)
-    assert "pip install 'gpipe_sim[lessons]'" in ask("lessons", "there")[1]
+    assert 'pip install "gpipe_sim[lessons]"' in ask("lessons", "there")[1]
 
 
 # Pipes and terminals
