@@ -135,6 +135,14 @@ def test_a_family_goes_by_the_name_of_its_paper_and_of_its_class_in_any_case(fam
     assert (status, error) == (0, "") and printed.startswith(expected)
 
 
+def test_the_beginning_of_a_name_will_do_if_it_is_only_one_s(ask):
+    assert ask("draw", "interleaved", "4", "8") == ask("draw", "Interleaved 1F1B", "4", "8")
+    assert ask("draw", "chim", "4", "8") == ask("draw", "Chimera", "4", "8")
+    for several in ("zb", "v", ""):
+        status, printed, error = ask("draw", several, "4", "8")
+        assert (status, printed) == (2, "") and "is no family: the families are" in error
+
+
 def test_times_are_exact_and_a_backward_is_its_two_halves(ask):
     for words, costs in (
         ("--times 0.1 0.3", gp.Costs(0.1, 0.15, 0.15)),

@@ -108,7 +108,9 @@ def asked_for(words: list[str], stages_per_device: int | None) -> Order:
 
 
 def of_family(name: str, devices: str, microbatches: str, stages_per_device: int | None) -> Schedule:
-    if (family := NAMES.get(plain(name))) is None:
+    meant = {each for known, each in NAMES.items() if plain(known).startswith(plain(name))}
+    family = NAMES.get(plain(name)) or (meant.pop() if len(meant) == 1 else None)
+    if family is None:
         raise ValueError(f"{name!r} is no family: {KNOWN}")
     sizes = [size_of(*each) for each in (("DEVICES", devices), ("MICROBATCHES", microbatches))]
     if stages_per_device is None:

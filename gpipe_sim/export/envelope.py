@@ -30,7 +30,8 @@ def to_json(thing: "Schedule | Costs | Timeline | Profile") -> str:
     True
 
     Numbers stay what they are: whole ones whole, fractions exact, floats the same to the last bit. A timeline
-    has its schedule, messages and collectives with it. The makespans of ``simulate_many`` are an array, and
+    has its schedule, messages and collectives with it; two are compared by their ``spans`` and ``messages``,
+    since no timeline equals another one. The makespans of ``simulate_many`` are an array, and
     ``json.dumps(makespans.tolist())`` is exact.
 
     A schedule of a family comes back as one of that family. One of your own class comes back as an
