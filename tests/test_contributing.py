@@ -61,7 +61,7 @@ def follow(recipe: str, copy: Path) -> None:
 def copy(tmp_path):
     """What a contributor has, without what was built."""
     for folder in ("gpipe_sim", "figures", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
