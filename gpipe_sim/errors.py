@@ -166,8 +166,8 @@ def floating(owner: str, dtype) -> np.dtype:
     except Exception:  # NumPy prints what it cannot read, and that may raise anything
         found = None
     if found is None or found.kind != "f":
-        brain = isinstance(dtype, str) and dtype.startswith("bf")
-        other = "; NumPy has no bfloat16, and 'f2' is as large" * brain
+        wants_bfloat16 = isinstance(dtype, str) and dtype.startswith("bf")
+        other = "; NumPy has no bfloat16, and 'f2' is as large" * wants_bfloat16
         raise ValueError(
             f"{owner} needs a floating dtype {got(dtype) if found is None else f'(got {found})'}{other}"
         )

@@ -68,12 +68,12 @@ def _homes(package: str, file: str) -> dict[str, str]:
 
 def _elsewhere(package: str, homes: Mapping[str, str], extras: Extras, name: str) -> list[str]:
     """The chapters of a package that have a public name; one that is not here has none."""
+    chapters = [f"{package}.{each}" for each, home in homes.items() if home == package and each not in extras]
     found = []
-    for each in (
-        f"{package}.{name}" for name, home in homes.items() if home == package and name not in extras
-    ):
+    for chapter in chapters:
         with suppress(ImportError):
-            found += [each] * (name in getattr(import_module(each), "__all__", ()))
+            if name in getattr(import_module(chapter), "__all__", ()):
+                found.append(chapter)
     return found
 
 

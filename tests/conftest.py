@@ -18,7 +18,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # what is tested on CPUs is, 
 # The same examples in every run: a run fails only for what was changed since the last one. `make test-random`
 # draws new ones, and many more; of a failure it prints what to put above the test to see it again.
 # derandomize is spelled out there because hypothesis turns it on by itself on a CI server.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, max_examples=30)
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, max_examples=50)
 settings.register_profile("random", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
 settings.register_profile("few", settings.get_profile("repeatable"), max_examples=10)  # of the core by itself
 settings.load_profile("repeatable")

@@ -40,7 +40,7 @@ from gpipe_sim.families import DualPipe
 from gpipe_sim.why import in_flight
 
 GRAINS = [Grain(1), Grain(2.5), Grain(7), Grain(10**6)]
-LARGE = [OneFOneB(32, 256), GPipe(300, 20), DualPipe(8, 200), ZBV(16, 64)]
+LARGE = [OneFOneB(32, 512), GPipe(300, 20), DualPipe(8, 200), ZBV(16, 64)]
 MOST = 300_000  #: characters of a drawing in a notebook
 EVERYTHING = {"in_flight": True, "messages": True, "critical_path": True}
 
@@ -153,7 +153,7 @@ def test_timelines_of_one_page_are_counted_together():
 @over(LARGE)
 def test_a_large_chart_is_small(schedule):
     timeline = simulate(schedule)
-    for options in (EVERYTHING, {"in_flight": True, "pushed": True}):
+    for options in ({}, EVERYTHING, {"in_flight": True, "pushed": True}):
         drawing = draw(timeline, **options)
         shown, text = image(drawing), str(drawing)
         assert len(shown) * 4 / 3 + len(drawing.says) + 60 < MOST

@@ -122,7 +122,8 @@ def test_each_figure_claims_its_numbers_in_its_titles():
 def test_a_gantt_chart_claims_the_numbers_of_its_schedule_and_draws_its_spans(name):
     data, [ax] = read(name), committed(name).axes
     chart, drawn = chart_in(ax), boxes_in(ax)
-    assert not chart.peaks or list(map(int, chart.peaks)) == data["peak_in_flight"]
+    shown = data["peak_in_flight"] if name == "gantt_naive" else []  # the other has no strips
+    assert list(map(int, chart.peaks)) == shown
     assert (ax.get_xlim(), ax.get_xlabel()) == ((0, data["makespan"]), "time")
     assert ax.get_xticklabels()[-1].get_text() == str(data["makespan"])
     spans = sorted([box.device, box.start, box.end] for box in drawn)

@@ -63,3 +63,11 @@ def test_an_unknown_activation_is_refused_with_the_ones_there_are():
 def test_a_dtype_without_fractions_is_refused(dtype):
     with pytest.raises(ValueError, match=r"mlp needs a floating dtype \(got (int|bool|complex)"):
         mlp([2, 2], dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "bfloat16"])
+def test_who_asks_for_bfloat16_is_told_what_is_as_large(dtype):
+    with pytest.raises(ValueError, match="NumPy has no bfloat16, and 'f2' is as large"):
+        mlp([2, 2], dtype=dtype)
+    with pytest.raises(ValueError, match=r"needs a floating dtype \(got 'x'\)$"):
+        mlp([2, 2], dtype="x")

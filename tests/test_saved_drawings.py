@@ -64,7 +64,7 @@ def test_these_are_all_drawings_that_there_are():
 
 
 @every_drawing
-@pytest.mark.parametrize("width", [317, 801.5])
+@pytest.mark.parametrize("width", [317, 1234.5])
 def test_every_drawing_is_saved_as_wide_as_asked(drawing, width, tmp_path):
     """The same drawing, smaller or larger; a page that was laid out for a width, too."""
     svg = getattr(drawing, "drawing", drawing)
@@ -225,7 +225,7 @@ IN_GREY = {
         gp.all_reduce(simulate(gp.replicate(GPipe(2, 2), 2)), 4, links=gp.Link(bandwidth=1), clip=True),
         {},
     ),
-    "coarse": (simulate(ZBH1(16, 200)), {}),
+    "coarse": (simulate(ZBH1(32, 512)), {}),
 }
 
 

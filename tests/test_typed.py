@@ -1,6 +1,6 @@
 """What the type checker finds in the README, a how-to page and a lesson, and where it says that it is."""
 
-from typed import ROOT, Line, check, howto, lesson, readme
+from typed import ROOT, Line, check, documents, lesson, page, readme
 
 #: A line of code -> what is said of it. ``step`` is a training step.
 FAULTS = {
@@ -30,7 +30,7 @@ def test_every_fault_is_found_and_nothing_else():
     _, lines = check(
         {
             "documents/readme.py": with_faults("readme", readme()),
-            "documents/howto/job.py": with_faults("how to", [*howto(JOB), SCHEDULE]),
+            "documents/pages/job.py": with_faults("how to", [*page(JOB), SCHEDULE]),
             "documents/lessons/lesson_04.py": with_faults("lesson", lesson(LESSON)),
         }
     )
@@ -48,9 +48,25 @@ def test_a_line_is_where_it_says():
         Line("notebooks/04_gpipe_and_its_bubble.ipynb:cell 3:2", ""),
         Line("notebooks/04_gpipe_and_its_bubble.ipynb:cell 3:3", "import gpipe_sim as gp"),
     ]
-    page = JOB.read_text().splitlines()
-    assert all(line.code == page[int(line.place.rpartition(":")[2]) - 1] for line in howto(JOB) if line.code)
-    assert Line("docs/howto/chart_for_a_paper.md:17", "import gpipe_sim as gp") in howto(JOB)
+    job = JOB.read_text().splitlines()
+    assert all(line.code == job[int(line.place.rpartition(":")[2]) - 1] for line in page(JOB) if line.code)
+    assert Line("docs/howto/chart_for_a_paper.md:17", "import gpipe_sim as gp") in page(JOB)
     text = (ROOT / "README.md").read_text().splitlines()
     assert len(readme()) >= 10
     assert all(line.code == text[int(line.place.removeprefix("README.md:")) - 1] for line in readme())
+
+
+def test_the_code_of_every_page_is_read():
+    read = documents()
+    told = {
+        "chart_for_a_paper",
+        "does_it_fit",
+        "glossary",
+        "hang",
+        "slow_run",
+        "teach",
+        "tour",
+        "uneven_layers",
+    }
+    assert {f"documents/pages/{name}.py" for name in told} <= set(read)
+    assert len(read["documents/pages/tour.py"]) > 60 and len(read["documents/torch.py"]) > 8

@@ -46,11 +46,11 @@ def lesson(path: Path) -> list[Line]:
     ]
 
 
-def howto(path: Path) -> list[Line]:
-    """Its cells, in which a line such as ``:tags: [hide-input]`` is for Sphinx."""
+def page(path: Path, language: str = r"\{code-cell\}") -> list[Line]:
+    """A page's cells, in which a line such as ``:tags: [hide-input]`` is for Sphinx."""
     return [
         Line(f"{path.relative_to(ROOT)}:{at}", "" if line.startswith(":") else line)
-        for first, code in blocks(path.read_text(), r"\{code-cell\}")
+        for first, code in blocks(path.read_text(), language)
         for at, line in enumerate(code.splitlines(), first)
     ]
 
@@ -58,10 +58,11 @@ def howto(path: Path) -> list[Line]:
 def documents() -> dict[str, list[Line]]:
     """By the path of the module that each becomes. pyproject.toml names these modules too."""
     lessons = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    jobs = sorted((ROOT / "docs" / "howto").glob("*.md"))
+    docs = ROOT / "docs"
+    pages = [path for path in sorted(docs.rglob("*.md")) if page(path)]
     return (
-        {"documents/readme.py": readme()}
-        | {f"documents/howto/{path.stem}.py": howto(path) for path in jobs}
+        {"documents/readme.py": readme(), "documents/torch.py": page(docs / "torch.md", "python")}
+        | {f"documents/pages/{path.stem}.py": page(path) for path in pages}
         | {f"documents/lessons/{path.stem}.py": lesson(path) for path in lessons}
     )
 
