@@ -200,3 +200,12 @@ def test_a_headline_names_up_to_four_waits_and_counts_more():
     assert _headline(waits(1)) == "Deadlock: device 0 waits for itself"
     assert _headline(waits(4)).endswith("device 2 waits for 3, device 3 waits for 0")
     assert _headline(waits(5)) == "Deadlock: 5 devices wait for each other in a circle"
+
+
+def test_a_sheet_is_as_wide_as_its_headline():
+    """Each of four devices begins with its later stage, and waits for the device before it."""
+    rows = [f"{4 + k}F0 {k}F0 {4 + k}B0 {k}B0" for k in range(4)]
+    sheet = draw_deadlock(gp.Explicit(rows, placement=[[k, 4 + k] for k in range(4)]))
+    [headline] = (word for word in words_in(str(sheet)) if word.words.startswith("Deadlock"))
+    assert headline.words.count("waits for") == 4
+    assert headline.x + 7.5 * len(headline.words) <= sheet.size[0]

@@ -25,6 +25,8 @@ def test_each_stage_has_its_blocks_the_first_the_embedding_and_the_last_the_head
 
 def test_a_long_layout_is_short():
     assert to_megatron_layout([1] + [2] * 38 + [3]) == "Et|(tt|)*38tttL"
+    assert to_megatron_layout([1, 2, 2, 2, 1]) == "Et|(tt|)*3tL"
+    assert to_megatron_layout([1, 2, 2, 1]) == "Et|tt|tt|tL"
     assert to_megatron_layout([32]) == f"E{'t' * 32}L"
 
 

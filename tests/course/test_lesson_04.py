@@ -178,7 +178,8 @@ FEWEST = {
         (of_the_formula(lambda M, K, share: max(1, ceil((K - 1) / share))), "You have divided by the work."),
         (
             lambda K, share: max(1, ceil((K - 1) * (1 - float(share)) / float(share))),
-            "called with (2, Fraction(1, 3)) it gives 3, and then 1/4 of all device time",
+            "called with (2, Fraction(1, 3)) it gives 3, and then 1/4 of all device time is waiting. "
+            "With 2 it is 1/3. Is that too much, exactly?",
         ),
         (
             of_the_formula(lambda M, *_: int(M) + 1),
@@ -214,4 +215,6 @@ def test_the_fewest_are_the_fewest_by_the_clock(K, share):
 def test_the_reply_draws_the_students_rows():
     in_order = lesson_04.gpipe_rows(rows_by(lambda k, K, M: forwards(k, M) + backwards(k, M)[::-1]))
     assert in_order.picture.says == "Your rows, here: 0B0"
+    shown = str(in_order.picture)
+    assert "Your rows, up to where they go wrong" in shown and ">F takes 1, B 2<" in shown
     assert lesson_04.gpipe_rows(answers.gpipe_rows).picture.more == str(GPipe(2, 4))

@@ -557,6 +557,7 @@ def test_the_replies_draw_the_students_rows():
     long, stuck = lesson_05.short_and_small(str(gp.GPipe(3, 4))), lesson_05.unlock(lesson_05.KNOT)
     assert long.picture.more == str(gp.GPipe(3, 4)) and "Your rows" in long.picture.says
     assert stuck.picture.says == "Your rows, stuck at 0B0 and 1F1"
+    assert "Your rows, as far as they run" in str(stuck.picture)
     twice = lesson_05.unlock("0F0 0F1 0B0 0B1 0F1\n1F0 1F1 1B0 1B1")
     assert twice.picture.says == "Your rows, here: 0F1"
     assert twice.picture.more.startswith("device 0: 0F0 0F1 0B0 0B1 0F1")
