@@ -10,7 +10,8 @@ from gpipe_sim.export import to_megatron_layout
 
 
 def stages(layout: str) -> list[str]:
-    """Megatron-LM's ``PipelineParallelLayerLayout``, by its documentation: products, then "|"."""
+    """Megatron-LM's ``PipelineParallelLayerLayout``, by its documentation: no commas, products, then "|"."""
+    layout = layout.replace(",", "")
     for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
         layout = re.sub(pattern, lambda found: found[1] * int(found[2]), layout)
     return layout.split("|")

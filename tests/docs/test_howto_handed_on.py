@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from test_megatron import stages
 from typed import blocks
 
 import gpipe_sim as gp
@@ -22,14 +23,6 @@ def names_of(page: str) -> dict:
     for _, code in blocks((PAGES / f"{page}.md").read_text(), r"\{code-cell\}"):
         exec("\n".join(line for line in code.splitlines() if not line.startswith((":", "gp.draw"))), names)
     return names
-
-
-def stages(layout: str) -> list[str]:
-    """Megatron-LM's ``PipelineParallelLayerLayout``, by its documentation: no commas, products, then "|"."""
-    layout = layout.replace(",", "")
-    for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
-        layout = re.sub(pattern, lambda found: found[1] * int(found[2]), layout)
-    return layout.split("|")
 
 
 def test_the_layout_is_the_cut_that_was_found():
