@@ -1,0 +1,37 @@
+"""One HTML file out of the room's own files: the scripts joined, and what is shown as JSON."""
+
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+from gpipe_sim.viewer.tables import tables
+
+#: In the order in which each may use what stands before it.
+SCRIPTS = ("clock", "families", "why", "memory", "share", "paint", "board", "page")
+IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
+EXPORT = re.compile(r"^export ", re.MULTILINE)
+
+
+def page(shown: dict[str, Any]) -> str:
+    """The page as one HTML text that needs nothing else; ``shown`` is what it opens with."""
+    parts = {
+        "style": read("page.css"),
+        "script": f"const TABLES = {as_json(tables())};\n{joined()}",
+        "shown": as_json(shown),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read("page.html"))
+
+
+def joined() -> str:
+    """The scripts as one: each is a module of its own, and no two use a name for two things."""
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", read(f"{name}.js"))) for name in SCRIPTS)
+
+
+def as_json(value: Any) -> str:
+    """JSON that can stand in a script: nothing in it ends one."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def read(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
