@@ -10,11 +10,9 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
-from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import UNIT, Costs
 from gpipe_sim.core.remat import Remat
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import Real, got
 from gpipe_sim.export.records import written
@@ -46,15 +44,13 @@ def links_as_doubles(links: Links | None) -> Links | None:
 
 def of_schedule(
     schedule: Schedule,
-    costs: CostModel | None,
+    costs: Costs | None,
     links: Links | None,
     message_bytes: Real | Sequence[Real] | None,
     sizes: Any,
     limit: Sequence[Real] | None,
 ) -> Record:
     """The record of a schedule that runs again in the page, under costs that its reader changes."""
-    if costs is not None and type(costs) is not Costs:
-        return of_timeline(simulate(schedule, costs, links=links, message_bytes=message_bytes))
     return {
         "schedule": _schedule(schedule),
         "costs": {field.name: _plain(getattr(costs or UNIT, field.name)) for field in fields(Costs)},
@@ -126,7 +122,7 @@ def _column(times: Any) -> list | None:
 
 
 def _plain(value: Any) -> Any:
-    """A number as JSON has it: a double, or a whole number that is one. Lists and words stay what they are."""
+    """A number as JSON has it: a double, or a whole number that is one. Lists and words stay as they are."""
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if isinstance(value, Fraction | int) and not isinstance(value, bool):

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import Limit, simulate
 from gpipe_sim.core.timeline import Timeline
@@ -80,34 +81,55 @@ def view(
     """
     file = _path(path)
     given = [a] if b is None else [a, b]
-    timelines: list[Timeline] = []
-    records: list[Record] = []
     for each in given:
         require("view", each, Schedule | Timeline, SUCH_AS)
-        if isinstance(each, Timeline):
-            timelines.append(each)
-            records.append(of_timeline(each))
-            continue
-        run: dict[str, Any] = {"links": links, "profile": profile, "message_bytes": message_bytes}
-        timelines.append(simulate(each, costs, **run))
-        sizes = None if profile is None else sizes_of(profile)
-        limit = None if memory_limit is None else read_limits(each.devices, memory_limit)
-        records.append(of_schedule(each, costs, links, message_bytes, sizes, limit))
-    fixed = any(
-        record["times"] for record, each in zip(records, given, strict=True) if isinstance(each, Schedule)
-    )
-    notes = [FIXED] * fixed + [ROUNDED] * inexact(*_numbers(costs, links, message_bytes, timelines))
-    shown = {"charts": records, "at": 0, "ask": None, "notes": notes}
-    shown["puzzles"] = [puzzle.as_json() for puzzle in puzzles()]
-    file.write_text(page(shown), encoding="utf-8")
+    run = {"links": links, "profile": profile, "message_bytes": message_bytes}
+    timelines = [each if isinstance(each, Timeline) else simulate(each, costs, **run) for each in given]
+    text = as_html(*given, costs=costs, memory_limit=memory_limit, **run)
+    file.write_text(text, encoding="utf-8")
     return View(file, draw(*timelines))
 
 
-def _numbers(costs: Any, links: Any, message_bytes: Any, timelines: Sequence[Timeline]) -> list:
+def as_html(*given: Schedule | Timeline, **how: Any) -> str:
+    """The page of what can be simulated; ``how`` are arguments of ``view``, ``ask`` and ``welcome``.
+
+    ``ask`` is (chart, device, time): what it has been asked. ``welcome`` has the words of a site's first page.
+    """
+    shown = {name: how.pop(name, None) for name in ("ask", "welcome")}
+    charts = [record(each, **how) for each in given]
+    costs = how.get("costs")
+    notes = [FIXED] * (costs is not None and type(costs) is not Costs)
+    notes += [ROUNDED] * inexact(*_numbers(given, **how))
+    shown |= {"charts": charts, "at": 0, "notes": notes, "puzzles": [each.as_json() for each in puzzles()]}
+    return page(shown)
+
+
+def record(
+    thing: Schedule | Timeline,
+    costs: CostModel | None = None,
+    links: Links | None = None,
+    message_bytes: Any = None,
+    profile: Profile | None = None,
+    memory_limit: Limit | None = None,
+) -> Record:
+    """The record of a schedule or timeline."""
+    if isinstance(thing, Timeline):
+        return of_timeline(thing)
+    if costs is not None and type(costs) is not Costs:
+        own = simulate(thing, costs, links=links, profile=profile, message_bytes=message_bytes)
+        return of_timeline(own)
+    sizes = None if profile is None else sizes_of(profile)
+    limit = None if memory_limit is None else read_limits(thing.devices, memory_limit)
+    return of_schedule(thing, costs, links, message_bytes, sizes, limit)
+
+
+def _numbers(
+    given: Sequence, costs: Any = None, links: Any = None, message_bytes: Any = None, **_: Any
+) -> list:
     """Every number that the page calculates with."""
     records = [costs, *(links.values() if isinstance(links, Mapping) else [links])]
-    times = [column.tolist() for each in timelines for column in (each.start, each.end)]
-    return [*(asdict(each) for each in records if is_dataclass(each)), message_bytes, *times]
+    times = [each.end.tolist() for each in given if isinstance(each, Timeline)]
+    return [*(asdict(each) for each in records if is_dataclass(each)), message_bytes, times]
 
 
 def _path(path: "str | PathLike | None") -> Path:
