@@ -6,3 +6,9 @@ browser needs one; ``make test-page`` holds it equal to the library's, bit for b
 
 Public name: ``gp.view``.
 """
+
+from gpipe_sim import signatures
+
+__all__: list[str] = []
+
+signatures.readable(__name__)

@@ -67,8 +67,8 @@ def of_timeline(timeline: Timeline) -> Record:
     times = {name: _column(getattr(timeline, name)) for name in ("start", "end", "sent", "arrived")}
     together = [{name: _plain(each) for name, each in one.items()} for one in written(timeline.collectives)]
     nothing = dict.fromkeys(("costs", "links", "message_bytes", "sizes", "limit"))
-    times |= {"collectives": together, "took_turns": timeline.took_turns}
-    return {"schedule": _schedule(timeline.schedule, rows=True), **nothing, "times": times}
+    more = {"collectives": together, "took_turns": timeline.took_turns}
+    return {"schedule": _schedule(timeline.schedule, rows=True), **nothing, "times": times | more}
 
 
 def inexact(*values: Any) -> bool:
@@ -126,7 +126,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if isinstance(value, Fraction | int) and not isinstance(value, bool):
-        return int(value) if value == int(value) and abs(value) <= EXACT else float(value)
+        return value if isinstance(value, int) and abs(value) <= EXACT else float(value)
     if isinstance(value, float) and value != value:
         raise ValueError(f"a page needs times that are numbers {got(value)}")
     return value

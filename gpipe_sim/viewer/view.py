@@ -1,7 +1,7 @@
 """``gp.view``: the page of one or two schedules, written as one HTML file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,7 +16,7 @@ from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.errors import Real, got, require
-from gpipe_sim.links.links import Links
+from gpipe_sim.links.links import Link, Links, Nodes
 from gpipe_sim.memory.limit import read_limits
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.viewer.document import page
@@ -83,7 +83,7 @@ def view(
     given = [a] if b is None else [a, b]
     for each in given:
         require("view", each, Schedule | Timeline, SUCH_AS)
-    run = {"links": links, "profile": profile, "message_bytes": message_bytes}
+    run: dict[str, Any] = {"links": links, "profile": profile, "message_bytes": message_bytes}
     timelines = [each if isinstance(each, Timeline) else simulate(each, costs, **run) for each in given]
     text = as_html(*given, costs=costs, memory_limit=memory_limit, **run)
     file.write_text(text, encoding="utf-8")
@@ -93,7 +93,7 @@ def view(
 def as_html(*given: Schedule | Timeline, **how: Any) -> str:
     """The page of what can be simulated; ``how`` are arguments of ``view``, ``ask`` and ``welcome``.
 
-    ``ask`` is (chart, device, time): what it has been asked. ``welcome`` has the words of a site's first page.
+    ``ask`` is (chart, device, time), what it has been asked; ``welcome`` the words of a site's first page.
     """
     shown = {name: how.pop(name, None) for name in ("ask", "welcome")}
     charts = [record(each, **how) for each in given]
@@ -129,7 +129,8 @@ def _numbers(
     """Every number that the page calculates with."""
     records = [costs, *(links.values() if isinstance(links, Mapping) else [links])]
     times = [each.end.tolist() for each in given if isinstance(each, Timeline)]
-    return [*(asdict(each) for each in records if is_dataclass(each)), message_bytes, times]
+    plain = [asdict(each) for each in records if isinstance(each, Costs | Link | Nodes)]
+    return [*plain, message_bytes, times]
 
 
 def _path(path: "str | PathLike | None") -> Path:
