@@ -1,4 +1,4 @@
-"""Write the scripts as modules, with their tables, where tests import them: ``python -m gpipe_sim.viewer FOLDER``."""
+"""Write the scripts as modules with their tables, for tests: ``python -m gpipe_sim.viewer FOLDER``."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the page knows from the library: its rules, words and colours, as one table of JSON. Each has one home."""
+"""What the page knows from the library, as JSON: rules, words and colours, each of which has one home."""
 
 from typing import Any
 
