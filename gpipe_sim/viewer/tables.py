@@ -5,6 +5,7 @@ from typing import Any
 
 from gpipe_sim.core.actions import MEANINGS, Kind
 from gpipe_sim.core.gpipe import DRAINS
+from gpipe_sim.core.memory import CATEGORIES
 from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.remat import MODES
 from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS
@@ -12,6 +13,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.drawing import palette
 from gpipe_sim.errors import MOST
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
+from gpipe_sim.why.critical_path import ASSUMED
 
 FAMILIES = (*SCHEDULES, *WITHOUT_FLUSH)
 
@@ -21,6 +23,8 @@ def tables() -> dict[str, Any]:
     return {
         "needs": {kind: [[source, step] for source, step in NEEDS[kind]] for kind in Kind},
         "holds": {kind: HOLDS[kind] for kind in Kind} | {"recomputed": HOLDS_RECOMPUTED},
+        "categories": list(CATEGORIES),
+        "assumed": ASSUMED,
         "reasons": {f"{kind}{need}": reason for (kind, need), reason in REASONS.items()},
         "meanings": dict(MEANINGS),
         "kinds": {kind: look._asdict() for kind, look in palette.KINDS.items()},
