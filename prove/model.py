@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 
 from ortools.sat.python import cp_model
 
@@ -23,6 +23,9 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.errors import Real
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.viewer.puzzles import Puzzle
+
+
+WORKERS = 2  #: threads of the solver
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,22 @@ class Model:
                     taken, freed = self._held(stage, m + int(most))[0], self._held(stage, m)[1]
                     self.cp.add(self.starts[taken] >= self.end(freed))
 
+    def stamp(self) -> None:
+        """Ask every device to treat all microbatches alike.
+
+        Which of two actions comes first then depends only on how many microbatches lie between them. Every
+        pattern that is repeated after some time gives such an order, whatever the pattern and the time.
+        """
+        count = self.puzzle.microbatches
+        for stages in self.puzzle.placement:
+            pairs = combinations([f"{stage}{kind}" for stage in stages for kind in self.puzzle.kinds], 2)
+            for (one, other), apart in product(pairs, range(1 - count, count)):
+                before = self.cp.new_bool_var("")
+                for m in range(max(0, -apart), min(count, count - apart)):
+                    a, b = self.place[f"{one}{m}"], self.place[f"{other}{m + apart}"]
+                    self.cp.add(self.starts[b] >= self.end(a)).only_enforce_if(before)
+                    self.cp.add(self.starts[a] >= self.end(b)).only_enforce_if(~before)
+
     def rows(self, value: Callable[[cp_model.IntVar], int]) -> tuple[str, ...]:
         """The rows of a solution, in the order in which it starts them."""
         found = []
@@ -135,27 +154,33 @@ def solve(
     *,
     below: bool = False,
     in_turn: bool = True,
+    stamped: bool = False,
     seconds: float = 60,
-    workers: int = 2,
     seed: int = 0,
 ) -> Found:
-    """The shortest order of a puzzle; with ``below``, any that is shorter than ``within``."""
+    """The shortest order of a puzzle, of at most ``within``, or with ``below`` of less than that.
+
+    ``stamped`` looks only at orders in which every device treats all microbatches alike.
+    """
     model = Model(puzzle, within, below, in_turn)
+    if stamped:
+        model.stamp()
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = seconds
-    solver.parameters.num_workers = workers
+    solver.parameters.num_workers = WORKERS
     solver.parameters.random_seed = seed
     status = solver.solve(model.cp)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     rows = model.rows(solver.value) if found else None
     return Found(
         status=solver.status_name(status),
-        makespan=simulate(puzzle.schedule(rows), puzzle.costs).makespan if rows else None,
-        bound=_plain(math.ceil(solver.best_objective_bound) * model.unit),
+        makespan=plain(Fraction(simulate(puzzle.schedule(rows), puzzle.costs).makespan)) if rows else None,
+        bound=plain(math.ceil(solver.best_objective_bound - 1e-6) * model.unit),
         rows=rows,
         seconds=solver.wall_time,
     )
 
 
-def _plain(time: Fraction) -> Real:
+def plain(time: Fraction) -> Real:
+    """A time as JSON writes it: 20 rather than 20.0."""
     return int(time) if time.denominator == 1 else float(time)
