@@ -62,7 +62,9 @@ def _prove(puzzle: Puzzle, options: argparse.Namespace) -> tuple[Puzzle, bool]:
     less = solve(puzzle, par, below=True, seed=1, **how)
     shipped = simulate(puzzle.schedule(), puzzle.costs).makespan if puzzle.rows else None
     simple = simple_bound(puzzle)
-    found = puzzle if best.rows is None else puzzle.with_answer(best.rows, par, _bound(best, less, simple, par))
+    found = (
+        puzzle if best.rows is None else puzzle.with_answer(best.rows, par, _bound(best, less, simple, par))
+    )
     if puzzle.rows and par == puzzle.par == shipped:  # an order that is as good stays
         found = replace(found, rows=puzzle.rows)
     stamped = solve(puzzle, stamped=True, **how) if options.stamped else None
@@ -79,7 +81,11 @@ def _prove(puzzle: Puzzle, options: argparse.Namespace) -> tuple[Puzzle, bool]:
         f"{number(stamped.makespan)} {stamped.status.lower()}" if stamped and stamped.makespan else "",
     )
     print(COLUMNS.format(*cells).rstrip(), flush=True)
-    return found, (found.par, found.bound, found.gap) == (puzzle.par, puzzle.bound, puzzle.gap) and shipped == par
+    return found, (found.par, found.bound, found.gap) == (
+        puzzle.par,
+        puzzle.bound,
+        puzzle.gap,
+    ) and shipped == par
 
 
 def _bound(best: Found, less: Found, simple: Bound, par: Any) -> Bound:

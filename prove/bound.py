@@ -1,4 +1,4 @@
-"""The simple bound: a device waits for its first microbatch, does its work, and the last one still goes back."""
+"""The simple bound: a device waits for its first microbatch, does its work, and the last one goes back."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,8 @@ def simple_bound(puzzle: Puzzle) -> Bound:
         device k   [ head ][ all that device k does ][ tail ]
 
     The head is what it takes until a forward can reach one of its stages, the tail how long a gradient takes
-    from one of them back to stage 0. Where backwards are split, W can fill the tail. So there the work without
-    W is followed by a tail, and all the work by nothing.
+    from one of them back to stage 0. Where backwards are split, W can fill the tail. So there the work
+    without W is followed by a tail, and all the work by nothing.
     """
     return max(_of_devices(puzzle), key=lambda bound: bound.value)
 
@@ -46,7 +46,9 @@ def _of_devices(puzzle: Puzzle) -> Iterator[Bound]:
 def _bound(device: int, head: Real, has: str, work: Real, tail: Real) -> Bound:
     value = head + work + tail
     parts = [
-        f"Device {device} cannot start before {number(head)}" if head else f"Device {device} can start at once",
+        f"Device {device} cannot start before {number(head)}"
+        if head
+        else f"Device {device} can start at once",
         f"{has} {number(work)} of work",
         f"and after that the last gradient needs {number(tail)} more" if tail else "",
     ]

@@ -1,14 +1,14 @@
 """A puzzle as CP-SAT sees it: an interval for each action, and nothing of its own about what needs what.
 
-Durations, needs and messages come from the library's ``Machine``, so the model has the rules that ``simulate``
-has. Times are whole numbers of the largest unit of which all durations are multiples; a best order that starts
+Durations, needs and messages come from the library's ``Machine``, so the model has the rules of ``simulate``.
+Times are whole numbers of the largest unit of which all durations are multiples; a best order that starts
 everything as early as it can has no others.
 
 Microbatches are all alike, so they may be told apart by when they pass. Take any times of an order that runs,
 and for each stage and kind sort the starts: call the earliest microbatch 0, the next 1, and so on. If every
-microbatch's next action starts late enough after the one before, then so does the j-th earliest after the j-th
-earliest. Devices are as busy as they were, as many activations are held at any time, and the makespan is the
-same. So ``in_turn`` asks every stage to take microbatches in the order 0, 1, 2, ..., and loses no makespan.
+microbatch's next action starts late enough after the one before, then so does the j-th earliest after the
+j-th earliest. Devices are as busy as they were, as many activations are held at any time, and the makespan is
+the same. So ``in_turn`` asks every stage to take microbatches in the order 0, 1, 2, ..., and loses nothing.
 """
 
 import math
@@ -23,7 +23,6 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.errors import Real
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.viewer.puzzles import Puzzle
-
 
 WORKERS = 2  #: threads of the solver
 
@@ -106,7 +105,7 @@ class Model:
         return self.place[f"{stage}{first}{m}"], self.place[f"{stage}{last}{m}"]
 
     def _in_turn(self) -> None:
-        """Every stage takes microbatches in the order 0, 1, 2, ...; so what leaves room for the j-th is known."""
+        """Every stage takes microbatches in the order 0, 1, 2, ...; so it is known which one makes room for which."""
         count = self.puzzle.microbatches
         for one, other in pairwise(range(len(self.actions))):
             if self.actions[one][:2] == self.actions[other][:2]:

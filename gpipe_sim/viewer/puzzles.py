@@ -1,11 +1,11 @@
 """The puzzles of the board: what may be placed, what it costs, how many a device may hold, and par.
 
-Room counts stage-activations: an F takes one when it starts, and its B, or the W of a split backward, gives it
-back when it ends. A device runs one action at a time, so the order of its row alone says what it holds: a B
-that ends when an F starts has made its room free.
+Room counts stage-activations: an F takes one when it starts, and its B, or the W of a split backward, gives
+it back when it ends. A device runs one action at a time, so the order of its row alone says what it holds: a
+B that ends when an F starts has made its room free.
 
-Par is the makespan of the best order known, which is shipped in ``rows``. ``bound`` is a time below which no
-order is, and why; ``gap`` is how far par is above it, so 0 where par is proven (``python -m prove``).
+Par is the makespan of the best order known, which is shipped in ``rows``. ``bound`` is a time that no order
+takes less than, and why; ``gap`` is how far par is above it, so 0 where par is proven (``python -m prove``).
 """
 
 import json
@@ -14,11 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from typing import Any
 
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.explicit import Explicit
-from gpipe_sim.errors import Real
+from gpipe_sim.core.explicit import Explicit, row_texts
+from gpipe_sim.core.rules import in_flight
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.errors import Real, ScheduleError
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,36 @@ class Puzzle:
         rows = self.rows if rows is None else rows
         return Explicit(rows, placement=self.placement, microbatches=self.microbatches)
 
+    def read(self, text: str) -> Explicit:
+        """The order of a text, as the board gives it; ValueError if it is of another board."""
+        rows, held = row_texts(text)
+        found = Explicit(rows, placement=held)
+        if (theirs := _sizes(found)) != (ours := _sizes(self.work)):
+            raise ValueError(f"{self.name} has {ours}; this order has {theirs}")
+        if held and [sorted(stages) for stages in held] != [sorted(stages) for stages in self.placement]:
+            raise ValueError(
+                f"{self.name} has its stages on devices as {self.placement}, not as {tuple(held)}"
+            )
+        others = (each for row in found.rows for each in row if getattr(each, "kind", "R") not in self.kinds)
+        if other := next(others, None):
+            raise ValueError(f"{self.name} is played with {', '.join(self.kinds)} alone, not with {other}")
+        return self.schedule(found.rows)
+
+    def timed(self, order: Schedule) -> Timeline:
+        """When everything happens; ScheduleError if it cannot finish, or if a device holds more than its room."""
+        timeline = simulate(order, self.costs)
+        over = []
+        for row, room in zip(timeline.rows, self.limits, strict=True):
+            held = accumulate(in_flight(span.action.parts[0].kind) for span in row)
+            over += [span for span, count in zip(row, held, strict=True) if count > room][:1]
+        if over:
+            first = min(over, key=lambda span: span.start)
+            raise ScheduleError(
+                f"device {first.device} has room for {self.limits[first.device]} stage-activations, and "
+                f"{first.action} at {number(first.start)} is one more"
+            )
+        return timeline
+
     def record(self) -> dict[str, Any]:
         """The puzzle as plain lists, texts and numbers, as it stands in puzzles.json."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
@@ -106,6 +141,10 @@ def read(record: dict[str, Any]) -> Puzzle:
             "bound": Bound(**record["bound"]),
         }
     )
+
+
+def _sizes(order: Schedule) -> str:
+    return f"{order.devices} devices, {order.stages} stages and {order.microbatches} microbatches"
 
 
 def _plain(value: Any) -> Any:
