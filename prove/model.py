@@ -105,7 +105,7 @@ class Model:
         return self.place[f"{stage}{first}{m}"], self.place[f"{stage}{last}{m}"]
 
     def _in_turn(self) -> None:
-        """Every stage takes microbatches in the order 0, 1, 2, ...; so it is known which one makes room for which."""
+        """Every stage takes microbatches in the order 0, 1, 2, ...: so what makes room for each is known."""
         count = self.puzzle.microbatches
         for one, other in pairwise(range(len(self.actions))):
             if self.actions[one][:2] == self.actions[other][:2]:

@@ -46,9 +46,7 @@ def puzzle(name: str, text: str | None = None) -> Reply:
     if text is None:
         return your_turn("fill the board, and paste the text that it gives")
     if not isinstance(text, str):
-        return keep_working(
-            f"the text has a row for each device, such as '0F0 0B0', and is not {quoted(text)}"
-        )
+        return keep_working(f"the text has a row per device, such as '0F0 0B0', and is not {quoted(text)}")
     board = puzzles()[name]
     try:
         timeline = board.timed(board.read(text))
@@ -76,9 +74,11 @@ def _measured(board: Puzzle, timeline: Timeline) -> Measured:
 def _in_words(board: Puzzle, found: Measured) -> str:
     longer, error = found.makespan - board.par, found.gradient_error
     known = f"known, and none takes less than {number(board.bound.value)}" if board.gap else "of all orders"
-    against = f"{number(longer)} more than par" if longer > 0 else f"the least {known}"
+    takes = f"{number(longer)} more than par" if longer > 0 else f"the least {known}"
+    equal = f"within {error:.0e} of" if error else "exactly"
+    asks = " Which device waits, and for what?" if longer > 0 else ""
     return (
-        f"it takes {number(found.makespan)}, {against}. On {SAMPLES * board.microbatches} digits its gradients "
-        f"are {f'within {error:.0e} of' if error else 'exactly'} those of one device, and the devices hold at "
-        f"most {listed(map(in_bytes, found.peak))}.{' Which device waits, and for what?' * (longer > 0)}"
+        f"it takes {number(found.makespan)}, {takes}. On {SAMPLES * board.microbatches} digits its gradients "
+        f"are {equal} those of one device, and the devices hold at most {listed(map(in_bytes, found.peak))}."
+        f"{asks}"
     )

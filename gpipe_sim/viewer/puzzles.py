@@ -87,18 +87,16 @@ class Puzzle:
         rows, held = row_texts(text)
         found = Explicit(rows, placement=held)
         if (theirs := _sizes(found)) != (ours := _sizes(self.work)):
-            raise ValueError(f"{self.name} has {ours}; this order has {theirs}")
+            raise ValueError(f"{self.name} has {ours}; and this order {theirs}")
         if held and [sorted(stages) for stages in held] != [sorted(stages) for stages in self.placement]:
-            raise ValueError(
-                f"{self.name} has its stages on devices as {self.placement}, not as {tuple(held)}"
-            )
+            raise ValueError(f"{self.name} has stages {self.placement} on its devices, not {tuple(held)}")
         others = (each for row in found.rows for each in row if getattr(each, "kind", "R") not in self.kinds)
         if other := next(others, None):
             raise ValueError(f"{self.name} is played with {', '.join(self.kinds)} alone, not with {other}")
         return self.schedule(found.rows)
 
     def timed(self, order: Schedule) -> Timeline:
-        """When everything happens; ScheduleError if it cannot finish, or if a device holds more than its room."""
+        """Its times; ScheduleError if it cannot finish, or if a device holds more than its room."""
         timeline = simulate(order, self.costs)
         over = []
         for row, room in zip(timeline.rows, self.limits, strict=True):
@@ -144,7 +142,7 @@ def read(record: dict[str, Any]) -> Puzzle:
 
 
 def _sizes(order: Schedule) -> str:
-    return f"{order.devices} devices, {order.stages} stages and {order.microbatches} microbatches"
+    return f"devices: {order.devices}, stages: {order.stages}, microbatches: {order.microbatches}"
 
 
 def _plain(value: Any) -> Any:
