@@ -3,7 +3,7 @@
 # figures while these are rebuilt, would break each other under `make -j`.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help figures test test-random test-torch test-docs docs lessons lessons-torch lab look lint bench bench-torch reset clean
+.PHONY: help figures test test-random test-torch test-docs docs lessons lessons-torch lab look prove lint bench bench-torch reset clean
 
 PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
@@ -56,6 +56,9 @@ lab: .venv/test  ## read the lessons in JupyterLab
 look: .venv/look  ## see every lesson in a real browser, opened and then run; screenshots in build/look
 	@$(RUN) look
 
+prove: .venv/prove  ## show that no order of a puzzle takes less than par
+	@$(RUN) prove
+
 lint: .venv/test  ## check style, format and types, in notebooks too
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
@@ -106,6 +109,11 @@ clean:  ## remove .venv and every cache; figures and lessons stay
 .venv/look: .venv/figures
 	@echo "Installing Jupyter and playwright in .venv (once, 400 MB more)"
 	@$(INSTALL) ".[look]"
+	@touch $@
+
+.venv/prove: .venv/figures
+	@echo "Installing OR-Tools in .venv (once, 170 MB more)"
+	@$(INSTALL) ".[prove]"
 	@touch $@
 
 .venv/docs: .venv/test
