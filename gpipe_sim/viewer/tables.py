@@ -5,8 +5,10 @@ from typing import Any
 from gpipe_sim.core.actions import MEANINGS, Kind
 from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS
-from gpipe_sim.drawing import palette
+from gpipe_sim.drawing import geometry, options, palette
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
+
+OVER = ["#b3261e", "#ff8a80"]  #: bytes, or microbatches, above a limit: by day and by night
 
 
 def tables() -> dict[str, Any]:
@@ -24,5 +26,10 @@ def tables() -> dict[str, Any]:
         },
         "dark": palette.DARK,
         "collective": palette.COLLECTIVE.colour,
+        "over": OVER,
+        "later": palette.LATER,
+        "faded": palette.FADED,
+        "long_wait": geometry.LONG,
+        "most_arrows": options.MOST_ARROWS,
         "families": [family.__name__ for family in (*SCHEDULES, *WITHOUT_FLUSH)],
     }
