@@ -85,7 +85,9 @@ def sizes_of(profile: Profile) -> dict[str, Any]:
         }
 
     if 2 * profile.samples * sum(map(sum, affine.values())) >= EXACT:
-        raise ValueError(f"a step of {profile!r} may hold more bytes than a page can count exactly, {EXACT:,}")
+        raise ValueError(
+            f"a step of {profile!r} may hold more bytes than a page can count exactly, {EXACT:,}"
+        )
     return {"samples": profile.samples, "arrays": arrays, "stages": [*map(of, range(len(profile.stages)))]}
 
 

@@ -10,12 +10,14 @@ from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.remat import MODES
 from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.drawing import palette
+from gpipe_sim.drawing import geometry, options, palette
 from gpipe_sim.errors import MOST
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
 from gpipe_sim.why.critical_path import ASSUMED
 
 FAMILIES = (*SCHEDULES, *WITHOUT_FLUSH)
+
+OVER = ["#b3261e", "#ff8a80"]  #: bytes, or microbatches, above a limit: by day and by night
 
 
 def tables() -> dict[str, Any]:
@@ -35,6 +37,11 @@ def tables() -> dict[str, Any]:
         },
         "dark": palette.DARK,
         "collective": palette.COLLECTIVE.colour,
+        "over": OVER,
+        "later": palette.LATER,
+        "faded": palette.FADED,
+        "long_wait": geometry.LONG,
+        "most_arrows": options.MOST_ARROWS,
         "families": [family.__name__ for family in FAMILIES],
         "about_families": {family.__name__: about(family) for family in FAMILIES},
         "drains": DRAINS,
