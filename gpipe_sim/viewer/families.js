@@ -50,11 +50,11 @@ function stream({ devices, microbatches, every = 1 }, k) {
   return row.filter(([, kind, m]) => kind !== U || (m + 1) % every === 0 || m + 1 === microbatches);
 }
 
-const groupsOf = ({ devices, microbatches }) => Math.max(1, Math.floor(microbatches / devices));
+const groupsOf = (K, M) => Math.max(1, Math.floor(M / K));
 
 /** Group by group, each through every stage that the device holds. */
-function interleaved(size, k, held) {
-  const { devices, microbatches } = size, groups = groupsOf(size), group = microbatches / groups;
+function interleaved({ devices, microbatches }, k, held) {
+  const groups = groupsOf(devices, microbatches), group = microbatches / groups;
   const turns = (kind, stages) => {
     const inGroup = (g) => stages.flatMap((stage) => upTo(group).map((m) => [stage, kind, g * group + m]));
     const all = upTo(groups).flatMap(inGroup).values();
@@ -113,15 +113,17 @@ function dualPipe({ devices, microbatches }, k) {
 
 /**
  * V-Min and V-Half: a device runs its first F or I that can run, in unit time; if none can, the oldest W that is due.
- * First is by slot in a block, which is repeated every six slots. `slotsOf` gives those of a device's four ways: F down,
- * F back, I down, I back. It holds at most `limit` stage-activations; an F that overtakes others leaves room for them.
+ * First is by slot in a block, which is repeated every six: `slotsOf` gives a device's F down, F back, I down, I back.
+ * It holds at most `limit` stage-activations, and an F that overtakes others leaves room for them.
  */
 const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
-  const last = 2 * devices - 1, done = { [F]: [], [I]: [], [W]: [] };
+  const last = 2 * devices - 1, never = () => new Float64Array(2 * devices * microbatches).fill(Infinity);
+  const done = { [F]: never(), [I]: never(), [W]: never() };
   const orders = placement.map(([down, back], k) => {
     const ways = [[down, F], [back, F], [back, I], [down, I]], slots = slotsOf(k, devices - 1);
-    const all = ways.flatMap((way, i) => upTo(microbatches).map((m) => ({ slot: slots[i] + 6 * m, action: [...way, m] })));
-    return all.sort((a, b) => a.slot - b.slot).map(({ action }) => action); // of two in a slot, the earlier way
+    const repeated = (way, i) => upTo(microbatches).map((m) => [slots[i] + 6 * m, [...way, m]]);
+    const all = ways.flatMap(repeated).sort(([slot], [other]) => slot - other); // of two in a slot, the earlier way
+    return all.map(([, action]) => action);
   });
   const lanes = orders.map((coming) => ({ coming, due: [], room: limit(devices), row: [] }));
   const hasRun = (kind, stage, m, clock) => done[kind][stage * microbatches + m] <= clock;
@@ -131,9 +133,9 @@ const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
       : hasRun(F, stage, m, clock) && (stage === last || hasRun(I, stage + 1, m, clock));
   for (let clock = 0; lanes.some(({ coming, due }) => coming.length || due.length); clock++) {
     for (const lane of lanes) {
-      let { coming, room } = lane;
-      const found = coming.findIndex((action) => (action[1] === F && --room < 0) || ready(action, clock));
-      const action = found < 0 || room < 0 ? lane.due.shift() : coming.splice(found, 1)[0];
+      let { coming, room } = lane, i = 0;
+      while (i < coming.length && (coming[i][1] !== F || --room >= 0) && !ready(coming[i], clock)) i++;
+      const action = i < coming.length && room >= 0 ? coming.splice(i, 1)[0] : lane.due.shift();
       if (!action) continue;
       const [stage, kind, m] = action;
       if (kind === I) lane.due.push([stage, W, m]);
@@ -152,30 +154,28 @@ const slotsOfVHalf = (k, L, turn = L % 2 ? 7 : 4) => [k, 3 * L + 1 - 2 * k, 3 * 
 // Each of these gives the sentence that refuses a value, or false.
 const needs = (owner, what, value) => `${owner} needs ${what} (got ${value})`;
 const notWhole = (owner, name, value) =>
-  !Number.isInteger(value) ? needs(owner, `${name} to be a whole number`, value) : value < 1 && needs(owner, `${name} >= 1`, value);
+  (!Number.isInteger(value) && needs(owner, `${name} to be a whole number`, value)) ||
+  (value < 1 && needs(owner, `${name} >= 1`, value));
 const notOneOf = (owner, name, value, choices) =>
   !choices.includes(value) && needs(owner, `${name} to be one of ('${choices.join("', '")}')`, `'${value}'`);
 const odd = (owner, name, value) =>
   value % 2 === 1 && `${needs(owner, `an even number of ${name}`, value)}; ${value + 1} would work`;
-const tooFew = (owner, { devices: K, microbatches: M }) =>
-  M < 2 * K && needs(owner, `microbatches >= ${2 * K}, twice its devices`, M);
-const unfilled = (owner, size) =>
-  odd(owner, "devices", size.devices) || odd(owner, "microbatches", size.microbatches) || tooFew(owner, size);
-const tooOften = (owner, { devices: K, every }) =>
+const tooFew = (owner, K, M) => M < 2 * K && needs(owner, `microbatches >= ${2 * K}, twice its devices`, M);
+const tooOften = (owner, K, every) =>
   every < K && `${needs(owner, `every >= devices, here ${K}, as in its paper`, every)}; PipeDream takes any`;
 
-function unequalGroups(owner, { devices: K, microbatches: M }) {
-  const cuts = (m) => m % groupsOf({ devices: K, microbatches: m }) === 0, works = [M, M];
+function unequalGroups(owner, K, M) {
+  const cuts = (m) => m % groupsOf(K, m) === 0, works = [M, M];
   while (!cuts(works[0])) works[0]--;
   while (!cuts(works[1])) works[1]++;
   const cannot = `${M} do not cut into ${Math.floor(M / K)} (devices=${K}); microbatches=${works.join(" or ")}`;
   return !cuts(M) && `${owner} takes microbatches in max(1, M // K) equal groups, and ${cannot} would work`;
 }
 
-/** Of each family the rows, made device by device unless `all` at once, where its stages are, and what it refuses. */
+/** Rows device by device, or `all` at once; where stages are, if not looped; what is refused, of (name, K, M, size). */
 const MADE = {
   Naive: { row: oneFOneB(0) },
-  GPipe: { row: fillAndDrain, refused: (owner, { drain }) => notOneOf(owner, "drain", drain, TABLES.drains) },
+  GPipe: { row: fillAndDrain, refused: (name, K, M, { drain }) => notOneOf(name, "drain", drain, TABLES.drains) },
   OneFOneB: { row: oneFOneB(1) },
   Eager1F1B: { row: oneFOneB(2) },
   Interleaved1F1B: { row: interleaved, refused: unequalGroups },
@@ -185,14 +185,20 @@ const MADE = {
   ZBV: { row: zbV, placed: vShaped },
   VHalf: { all: filled(slotsOfVHalf, (K) => 2 * Math.floor((K + 2) / 2)), placed: vShaped },
   VMin: { all: filled(slotsOfVMin, (K) => 2 * Math.floor((K + 4) / 3)), placed: vShaped },
-  DualPipe: { row: dualPipe, placed: bidirectional, refused: unfilled },
+  DualPipe: {
+    row: dualPipe,
+    placed: bidirectional,
+    refused: (name, K, M) => odd(name, "devices", K) || odd(name, "microbatches", M) || tooFew(name, K, M),
+  },
   DualPipeV: { row: dualPipeV, placed: vShaped, refused: tooFew },
-  Chimera: { row: chimera, placed: bidirectional, refused: (owner, { devices }) => odd(owner, "devices", devices) },
-  PipeDream: { row: stream, refused: (owner, { every }) => notWhole(owner, "every", every) },
-  PipeDream2BW: { row: stream, refused: (owner, size) => notWhole(owner, "every", size.every) || tooOften(owner, size) },
+  Chimera: { row: chimera, placed: bidirectional, refused: (name, K) => odd(name, "devices", K) },
+  PipeDream: { row: stream, refused: (name, K, M, { every }) => notWhole(name, "every", every) },
+  PipeDream2BW: {
+    row: stream,
+    refused: (name, K, M, { every }) => notWhole(name, "every", every) || tooOften(name, K, every),
+  },
   PipelinedBackprop: { row: stream },
 };
-
 /** By the name of its class: {name, options: {option: default}, stages_per_device, flush}. */
 export const FAMILIES = TABLES.about_families;
 
@@ -203,16 +209,16 @@ function refuse(sentence) {
 /** A family's order, or an Error in the library's words; options that it does not take are left out. */
 export function orderOf(family, given) {
   refuse(!Object.hasOwn(MADE, family) && `there is no family ${family}`);
-  const { devices, microbatches } = given, size = { devices, microbatches }, { name, options, ...own } = FAMILIES[family];
+  const { name, options, stages_per_device } = FAMILIES[family], { row, all, placed = looped, refused } = MADE[family];
+  const { devices, microbatches } = given, size = { devices, microbatches };
   for (const [option, usual] of Object.entries(options)) size[option] = given[option] ?? usual ?? devices;
-  const counts = { devices, microbatches, stages_per_device: size.stages_per_device ?? own.stages_per_device };
+  const counts = { devices, microbatches, stages_per_device: size.stages_per_device ?? stages_per_device };
   for (const [each, count] of Object.entries(counts)) refuse(notWhole(family, each, count));
   const pairs = devices * microbatches * counts.stages_per_device, most = TABLES.most.toLocaleString("en");
   refuse(pairs > TABLES.most && `${family} needs at most ${most} pairs of stage and microbatch (got ${pairs})`);
-  const { row, all, placed = looped, refused } = MADE[family];
-  refuse(refused?.(family, size));
+  refuse(refused?.(family, devices, microbatches, size));
   const placement = placed(size), rows = all?.(size, placement) ?? placement.map((held, k) => row(size, k, held));
-  const said = Object.entries(size).filter(([, value]) => value !== options.drain);
+  const said = Object.entries(size).filter(([, value]) => value !== options.drain); // GPipe's is not said if reversed
   const repr = `${family}(${said.map(([each, value]) => `${each}=${each === "drain" ? `'${value}'` : value}`).join(", ")})`;
   return { name, family, options: size, placement, microbatches, rows, repr };
 }
