@@ -151,76 +151,68 @@ const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
 const slotsOfVMin = (k, L) => [k, 2 * L + 1 - k, 2 * L + 4 + k, 4 * L + 5 - k];
 const slotsOfVHalf = (k, L, turn = L % 2 ? 7 : 4) => [k, 3 * L + 1 - 2 * k, 3 * L + turn + k, 6 * L + turn + 1 - 2 * k];
 
-// Each of these gives the sentence that refuses a value, or false.
-const needs = (owner, what, value) => `${owner} needs ${what} (got ${value})`;
-const notWhole = (owner, name, value) =>
-  (!Number.isInteger(value) && needs(owner, `${name} to be a whole number`, value)) ||
-  (value < 1 && needs(owner, `${name} >= 1`, value));
-const notOneOf = (owner, name, value, choices) =>
-  !choices.includes(value) && needs(owner, `${name} to be one of ('${choices.join("', '")}')`, `'${value}'`);
-const odd = (owner, name, value) =>
-  value % 2 === 1 && `${needs(owner, `an even number of ${name}`, value)}; ${value + 1} would work`;
-const tooFew = (owner, K, M) => M < 2 * K && needs(owner, `microbatches >= ${2 * K}, twice its devices`, M);
-const tooOften = (owner, K, every) =>
-  every < K && `${needs(owner, `every >= devices, here ${K}, as in its paper`, every)}; PipeDream takes any`;
-
-function unequalGroups(owner, K, M) {
-  const cuts = (m) => m % groupsOf(K, m) === 0, works = [M, M];
-  while (!cuts(works[0])) works[0]--;
-  while (!cuts(works[1])) works[1]++;
-  const cannot = `${M} do not cut into ${Math.floor(M / K)} (devices=${K}); microbatches=${works.join(" or ")}`;
-  return !cuts(M) && `${owner} takes microbatches in max(1, M // K) equal groups, and ${cannot} would work`;
-}
-
-/** Rows device by device, or `all` at once; where stages are, if not looped; what is refused, of (name, K, M, size). */
+/** [a row's maker, where the stages are unless looped, the maker of all rows at once instead]. */
 const MADE = {
-  Naive: { row: oneFOneB(0) },
-  GPipe: { row: fillAndDrain, refused: (name, K, M, { drain }) => notOneOf(name, "drain", drain, TABLES.drains) },
-  OneFOneB: { row: oneFOneB(1) },
-  Eager1F1B: { row: oneFOneB(2) },
-  Interleaved1F1B: { row: interleaved, refused: unequalGroups },
-  LoopedBFS: { row: fillAndDrain },
-  ZBH1: { row: zeroBubble(1) },
-  ZBH2: { row: zeroBubble(2) },
-  ZBV: { row: zbV, placed: vShaped },
-  VHalf: { all: filled(slotsOfVHalf, (K) => 2 * Math.floor((K + 2) / 2)), placed: vShaped },
-  VMin: { all: filled(slotsOfVMin, (K) => 2 * Math.floor((K + 4) / 3)), placed: vShaped },
-  DualPipe: {
-    row: dualPipe,
-    placed: bidirectional,
-    refused: (name, K, M) => odd(name, "devices", K) || odd(name, "microbatches", M) || tooFew(name, K, M),
-  },
-  DualPipeV: { row: dualPipeV, placed: vShaped, refused: tooFew },
-  Chimera: { row: chimera, placed: bidirectional, refused: (name, K) => odd(name, "devices", K) },
-  PipeDream: { row: stream, refused: (name, K, M, { every }) => notWhole(name, "every", every) },
-  PipeDream2BW: {
-    row: stream,
-    refused: (name, K, M, { every }) => notWhole(name, "every", every) || tooOften(name, K, every),
-  },
-  PipelinedBackprop: { row: stream },
+  Naive: [oneFOneB(0)], GPipe: [fillAndDrain], OneFOneB: [oneFOneB(1)], Eager1F1B: [oneFOneB(2)],
+  Interleaved1F1B: [interleaved], LoopedBFS: [fillAndDrain], ZBH1: [zeroBubble(1)], ZBH2: [zeroBubble(2)],
+  ZBV: [zbV, vShaped],
+  VHalf: [null, vShaped, filled(slotsOfVHalf, (K) => 2 * Math.floor((K + 2) / 2))],
+  VMin: [null, vShaped, filled(slotsOfVMin, (K) => 2 * Math.floor((K + 4) / 3))],
+  DualPipe: [dualPipe, bidirectional], DualPipeV: [dualPipeV, vShaped], Chimera: [chimera, bidirectional],
+  PipeDream: [stream], PipeDream2BW: [stream], PipelinedBackprop: [stream],
 };
 /** By the name of its class: {name, options: {option: default}, stages_per_device, flush}. */
 export const FAMILIES = TABLES.about_families;
 
-function refuse(sentence) {
-  if (sentence) throw new Error(sentence);
+function insist(fine, sentence) {
+  if (!fine) throw new Error(sentence);
+}
+
+function insistOnOneOf(owner, name, value, choices) {
+  const said = `('${choices.join("', '")}') (got '${value}')`;
+  insist(choices.includes(value), `${owner} needs ${name} to be one of ${said}`);
+}
+
+/** Throws the library's sentence if a family refuses a size. */
+function insistOnSize(family, { devices: K, microbatches: M, stages_per_device: V, drain, every }) {
+  const needs = (fine, what, value, more = "") => insist(fine, `${family} needs ${what} (got ${value})${more}`);
+  const whole = (name, value) => {
+    needs(Number.isInteger(value), `${name} to be a whole number`, value);
+    needs(value >= 1, `${name} >= 1`, value);
+  };
+  const even = (name, n) => needs(n % 2 === 0, `an even number of ${name}`, n, `; ${n + 1} would work`);
+  Object.entries({ devices: K, microbatches: M, stages_per_device: V }).forEach((each) => whole(...each));
+  const most = `at most ${TABLES.most.toLocaleString("en")} pairs of stage and microbatch`;
+  needs(K * M * V <= TABLES.most, most, K * M * V);
+  if (drain !== undefined) insistOnOneOf(family, "drain", drain, TABLES.drains);
+  if (every !== undefined) whole("every", every);
+  if (family === "PipeDream2BW")
+    needs(every >= K, `every >= devices, here ${K}, as in its paper`, every, "; PipeDream takes any");
+  if (MADE[family][1] === bidirectional) even("devices", K);
+  if (family === "DualPipe") even("microbatches", M);
+  if (family.startsWith("DualPipe")) needs(M >= 2 * K, `microbatches >= ${2 * K}, twice its devices`, M);
+  if (family === "Interleaved1F1B") insistOnGroups(family, K, M);
+}
+
+function insistOnGroups(family, K, M) {
+  const cuts = (m) => m % groupsOf(K, m) === 0, works = [M, M];
+  while (!cuts(works[0])) works[0]--;
+  while (!cuts(works[1])) works[1]++;
+  const cannot = `${M} do not cut into ${Math.floor(M / K)} (devices=${K}); microbatches=${works.join(" or ")}`;
+  insist(cuts(M), `${family} takes microbatches in max(1, M // K) equal groups, and ${cannot} would work`);
 }
 
 /** A family's order, or an Error in the library's words; options that it does not take are left out. */
 export function orderOf(family, given) {
-  refuse(!Object.hasOwn(MADE, family) && `there is no family ${family}`);
-  const { name, options, stages_per_device } = FAMILIES[family], { row, all, placed = looped, refused } = MADE[family];
+  insist(Object.hasOwn(MADE, family), `there is no family ${family}`);
+  const { name, options, stages_per_device } = FAMILIES[family], [row, placed = looped, all] = MADE[family];
   const { devices, microbatches } = given, size = { devices, microbatches };
   for (const [option, usual] of Object.entries(options)) size[option] = given[option] ?? usual ?? devices;
-  const counts = { devices, microbatches, stages_per_device: size.stages_per_device ?? stages_per_device };
-  for (const [each, count] of Object.entries(counts)) refuse(notWhole(family, each, count));
-  const pairs = devices * microbatches * counts.stages_per_device, most = TABLES.most.toLocaleString("en");
-  refuse(pairs > TABLES.most && `${family} needs at most ${most} pairs of stage and microbatch (got ${pairs})`);
-  refuse(refused?.(family, devices, microbatches, size));
+  insistOnSize(family, { stages_per_device, ...size });
   const placement = placed(size), rows = all?.(size, placement) ?? placement.map((held, k) => row(size, k, held));
-  const said = Object.entries(size).filter(([, value]) => value !== options.drain); // GPipe's is not said if reversed
-  const repr = `${family}(${said.map(([each, value]) => `${each}=${each === "drain" ? `'${value}'` : value}`).join(", ")})`;
-  return { name, family, options: size, placement, microbatches, rows, repr };
+  const said = Object.entries(size).filter(([, value]) => value !== options.drain); // nobody says "reversed"
+  const repr = said.map(([each, value]) => `${each}=${each === "drain" ? `'${value}'` : value}`).join(", ");
+  return { name, family, options: size, placement, microbatches, rows, repr: `${family}(${repr})` };
 }
 
 /** How the library writes a schedule, as its sentences begin with it. */
@@ -229,17 +221,17 @@ export const reprOf = ({ repr, rows, microbatches }) =>
 
 /** An order with an R before each backward that recomputes, as gp.remat; `only` lists stages, null is all of them. */
 export function withRecompute(order, mode, only = null) {
-  const last = Math.max(...order.placement.flat()), high = Math.max(0, ...(only ?? []));
-  refuse(notOneOf("remat", "mode", mode, TABLES.modes));
-  refuse(order.rows.some((row) => row.some((entry) => entry[1] === R)) && `${reprOf(order)} recomputes already`);
-  refuse(high > last && `${reprOf(order)} has stages 0 to ${last} (got ${high})`);
-  if (mode === "never" || only?.length === 0) return order;
+  const last = Math.max(...order.placement.flat()), stages = only && [...new Set(only)].sort((a, b) => a - b);
+  insistOnOneOf("remat", "mode", mode, TABLES.modes);
+  insist(!order.rows.flat().some((entry) => entry[1] === R), `${reprOf(order)} recomputes already`);
+  const high = stages?.at(-1) ?? 0;
+  insist(high <= last, `${reprOf(order)} has stages 0 to ${last} (got ${high})`);
+  if (mode === "never" || stages?.length === 0) return order;
   const enters = (row) => row.filter(([stage, kind]) => stage === 0 && kind === F).map(([, , m]) => m);
   const kept = new Set(mode === "always" ? [] : order.rows.map((row) => Math.max(...enters(row)))); // by direction
-  const chosen = ([stage, kind, m]) => (kind === B || kind === I) && !kept.has(m) && (only?.includes(stage) ?? true);
+  const chosen = ([stage, kind, m]) => (kind === B || kind === I) && !kept.has(m) && (stages?.includes(stage) ?? true);
   const restored = (entry) => [entry.slice(0, 3), entry.slice(3)].filter(chosen).map(([stage, , m]) => [stage, R, m]);
   const rows = order.rows.map((row) => row.flatMap((entry) => [...restored(entry), entry]));
-  const stages = only ? `, stages=[${[...new Set(only)].sort((a, b) => a - b).join(", ")}]` : "";
-  const repr = `remat(${reprOf(order)}, '${mode}'${stages})`;
+  const repr = `remat(${reprOf(order)}, '${mode}'${stages ? `, stages=[${stages.join(", ")}]` : ""})`;
   return { ...order, family: null, name: `${order.name} with recompute`, rows, repr };
 }
