@@ -1,5 +1,5 @@
-// The empty board: one picks the next action of a device, and what cannot go says why. `Board` is the game without a page,
-// `mountBoard` shows it. A puzzle is a record of puzzles.json, or what `freePuzzle` makes of a reader's own choice.
+// The empty board: one picks the next action of a device, and what cannot go says why. `Board` is the game without a
+// page, `mountBoard` shows it. A puzzle is a record of puzzles.json, or what `freePuzzle` makes of a reader's choice.
 
 import { TABLES } from "./tables.js";
 import { F, KINDS, durationsOf, lower, readEntry, simulate, writeEntry } from "./clock.js";
@@ -8,14 +8,15 @@ import { number, why } from "./why.js";
 const countTo = (count) => [...Array(count).keys()];
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const withMost = (items, value) => items.filter((each) => value(each) === Math.max(...items.map(value)));
+const percentOf = (share) => `${+(100 * share).toFixed(1)}%`;
 /** How many more stage-activations a device holds after an action of a kind: +1, 0 or -1. */
 const HELD_MORE = [...KINDS].map((kind) => sumOf(Object.values(TABLES.holds[kind])));
 
-/** What a puzzle has to place, some of it placed. Actions are numbers: their places in `work`, whose rows are no order. */
+/** All that a puzzle has to place, and what is placed. Actions are numbers: their places in `work`, in no order. */
 export class Board {
   constructor(puzzle) {
-    const { placement, microbatches, kinds, title } = puzzle;
-    const ofStage = (s) => [...kinds].flatMap((kind) => countTo(microbatches).map((m) => [s, KINDS.indexOf(kind), m]));
+    const { placement, microbatches, kinds, title } = puzzle, every = countTo(microbatches);
+    const ofStage = (s) => [...kinds].flatMap((kind) => every.map((m) => [s, KINDS.indexOf(kind), m]));
     const rows = placement.map((stages) => stages.flatMap(ofStage));
     this.puzzle = puzzle;
     this.work = lower({ name: title, family: null, options: {}, placement, microbatches, rows });
@@ -27,20 +28,18 @@ export class Board {
   reset(done, undone = []) {
     [this.done, this.undone] = [done, undone];
     this.rows = this.puzzle.placement.map(() => []);
-    this.held = this.rows.map(() => 0);
-    this.peaks = this.rows.map(() => 0);
-    this.placed = new Uint8Array(this.work.size);
-    this.known = null;
+    [this.held, this.peaks] = [this.rows.map(() => 0), this.rows.map(() => 0)];
+    [this.placed, this.known] = [new Uint8Array(this.work.size), null];
     for (const id of done.flat()) this.put(id);
   }
 
   put(id) {
     const device = this.work.home[id];
     this.rows[device].push(id);
-    this.placed[id] = 1;
+    [this.placed[id], this.known] = [1, null];
     this.held[device] += HELD_MORE[this.work.kind[id]];
     this.peaks[device] = Math.max(this.peaks[device], this.held[device]);
-    this.known = null;
+    return id;
   }
 
   /** Rows as an order. Others are not placed yet, so nothing that is placed waits for them. */
@@ -82,9 +81,9 @@ export class Board {
     const { home, kind } = this.work, device = home[id], action = this.text(id);
     if (this.placed[id]) return `${action} stands 2 times; it must run once`;
     const reasons = this.missing(id).map((need) => {
-      const reason = TABLES.reasons[KINDS[kind[id]] + KINDS[kind[need]]];
-      if (home[need] !== device) return `device ${device} is stuck at ${action}: it needs ${this.text(need)} (queued on device ${home[need]})`;
-      return `${action} stands before ${this.text(need)} on device ${device}, but ${reason}`;
+      const there = home[need], needed = this.text(need), reason = TABLES.reasons[KINDS[kind[id]] + KINDS[kind[need]]];
+      if (there === device) return `${action} stands before ${needed} on device ${device}, but ${reason}`;
+      return `device ${device} is stuck at ${action}: it needs ${needed} (queued on device ${there})`;
     });
     return [...reasons, ...(this.fits(id) ? [] : [this.noRoom(id)])].join("; ");
   }
@@ -98,8 +97,9 @@ export class Board {
     const { home, kind, stage, microbatch, find } = this.work, { room, kinds } = this.puzzle, device = home[id];
     const frees = (one) => find(KINDS.indexOf(kinds.at(-1)), stage[one], microbatch[one]);
     const kept = this.rows[device].filter((one) => kind[one] === F && !this.placed[frees(one)]);
-    const first = `${kept.length > 1 ? "one of " : ""}${this.texts(kept.map(frees))} has to come first`;
-    return `device ${device} may hold ${room[device]} stage-activations, and holds those of ${this.texts(kept)}: ${first}`;
+    const [limit, one] = [`${room[device]} stage-activations`, kept.length > 1 ? "one of " : ""];
+    const first = `${one}${this.texts(kept.map(frees))} has to come first`;
+    return `device ${device} may hold ${limit}, and holds those of ${this.texts(kept)}: ${first}`;
   }
 
   /** Of each stage and kind that a device has left, the actions, lowest microbatch first. */
@@ -112,33 +112,23 @@ export class Board {
 
   /** Of each stage and kind that a device has left, the lowest microbatch, and the lowest that can go. */
   candidates(device) {
-    return this.left(device).flatMap((ids) => [...new Set([ids[0], ids.find((id) => !this.refusal(id)) ?? ids[0]])]);
+    const can = (ids) => ids.find((id) => !this.refusal(id)) ?? ids[0];
+    return this.left(device).flatMap((ids) => [...new Set([ids[0], can(ids)])]);
   }
 
   /** What a choice would cost: when it runs, how long its device waits for that, how many it holds then. */
   preview(id) {
-    const device = this.work.home[id], { start, end, program } = simulate(
-      lower(this.order(this.rows.map((row, k) => (k === device ? [...row, id] : row)))), this.puzzle.costs);
+    const device = this.work.home[id], rows = this.rows.map((row, k) => (k === device ? [...row, id] : row));
+    const { start, end, program } = simulate(lower(this.order(rows)), this.puzzle.costs);
     const e = program.first[device + 1] - 1, free = e > program.first[device] ? end[e - 1] : 0;
-    return { start: start[e], end: end[e], wait: start[e] - free, holds: this.held[device] + HELD_MORE[this.work.kind[id]] };
+    const holds = this.held[device] + HELD_MORE[this.work.kind[id]];
+    return { start: start[e], end: end[e], wait: start[e] - free, holds };
   }
 
-  /** Place actions one after the other, as one change; Error with the reason if one cannot go. */
+  /** Place actions one after the other, as one change; Error with the reason at the first that cannot go. */
   place(ids) {
-    for (const [i, id] of ids.entries()) {
-      const reason = this.refusal(id);
-      if (reason) {
-        this.reset(i ? [...this.done, ids.slice(0, i)] : this.done);
-        throw new Error(reason);
-      }
-      this.put(id);
-    }
-    this.remember(ids);
-  }
-
-  remember(ids) {
-    if (ids.length) [this.done, this.undone] = [[...this.done, ids], []];
-    return ids;
+    const [[blocked]] = this.fill([ids]);
+    if (blocked !== undefined) throw new Error(this.refusal(blocked));
   }
 
   undo() {
@@ -151,75 +141,71 @@ export class Board {
 
   /** The actions that a text spells, such as "0F0 0B0"; Error for what the board does not have. */
   read(text) {
-    const { stages, microbatches, find } = this.work, { kinds } = this.puzzle;
     return text.split(/\s+/).filter(Boolean).map((word) => {
-      const [stage, kind, microbatch, ...more] = readEntry(word) ?? [0];
-      if (kind === undefined || more.length) throw new Error(`"${word.slice(0, 20)}" is no action, such as 0F0`);
-      if (stage >= stages || microbatch >= microbatches) {
-        throw new Error(`${word} is out of range: stages are 0 to ${stages - 1}, microbatches 0 to ${microbatches - 1}`);
-      }
-      if (!kinds.includes(KINDS[kind])) throw new Error(`${word} is of another kind than ${[...kinds].join(" and ")}`);
-      return find(kind, stage, microbatch);
+      const [stage, kind, microbatch, ...more] = readEntry(word) ?? [], id = this.work.find(kind, stage, microbatch);
+      if (more.length || !(id >= 0)) throw new Error(`"${word.slice(0, 20)}" is no action of this board, such as 0F0`);
+      return id;
     });
   }
 
   /** Place what can go of lists of actions, each in its own order, as one change; what is left of them. */
   fill(lists) {
-    const left = lists.map((ids) => ids.filter((id) => !this.placed[id])), placed = [];
-    const takes = (ids) => ids.length && !this.refusal(ids[0]);
-    for (let ids; (ids = left.find(takes)); ) {
-      placed.push(ids.shift());
-      this.put(placed.at(-1));
-    }
-    this.remember(placed);
-    return left;
+    const left = lists.map((ids) => [...ids]), placed = [], goes = (ids) => ids.length && !this.refusal(ids[0]);
+    for (let ids; (ids = left.find(goes)); ) placed.push(this.put(ids.shift()));
+    return this.remember(placed, left);
   }
 
-  /** What may come next on a device, now or later: there is room for it, and it needs nothing that is left there. */
+  /** Make one change of what was put, for undo. */
+  remember(placed, answer) {
+    if (placed.length) [this.done, this.undone] = [[...this.done, placed], []];
+    return answer;
+  }
+
+  /** What may come next on a device, now or later: it has room, and needs nothing that is left there. */
   mayComeNext(device) {
-    const needsDevice = (id) => this.missing(id).some((need) => this.work.home[need] === device || needsDevice(need));
-    return this.left(device).map(([lowest]) => lowest).filter((id) => this.fits(id) && !needsDevice(id));
+    const { home } = this.work, lowest = this.left(device).map(([id]) => id);
+    const needsDevice = (id) => this.missing(id).some((need) => home[need] === device || needsDevice(need));
+    return lowest.filter((id) => this.fits(id) && !needsDevice(id));
   }
 
   /** Place what has no alternative, microbatches in turn, until every device has a choice; what was placed. */
   step() {
-    const placed = [], devices = countTo(this.rows.length), only = (ids) => (ids.length === 1 && !this.refusal(ids[0]) ? ids : []);
-    for (let ids; (ids = devices.flatMap((device) => only(this.mayComeNext(device)))).length; ) {
-      placed.push(ids[0]);
-      this.put(ids[0]);
-    }
-    return this.remember(placed);
+    const placed = [], only = (ids) => (ids.length === 1 && !this.refusal(ids[0]) ? ids : []);
+    const forced = () => this.rows.flatMap((_, device) => only(this.mayComeNext(device)));
+    for (let ids; (ids = forced()).length; ) placed.push(this.put(ids[0]));
+    return this.remember(placed, placed);
   }
 
-  /** Repeat the last microbatch that is complete, for all later ones: each so much later, whatever ends soonest. */
+  /** Repeat the last complete microbatch for all later ones, each so much later: whatever ends soonest. How many. */
   stamp() {
-    const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times } = this;
-    const of = (m) => countTo(size).filter((id) => microbatch[id] === m), before = this.done;
-    const model = countTo(microbatches).findLast((m) => of(m).every((id) => this.placed[id]));
-    if (model === undefined) throw new Error(`no microbatch is complete; of 0, ${this.texts(of(0).filter((id) => !this.placed[id]))} is missing`);
-    const later = countTo(size).filter((id) => microbatch[id] > model && !this.placed[id]), shifts = new Set();
-    for (const a of of(model)) for (const b of of(model)) if (home[a] === home[b]) shifts.add(times.get(b).end - times.get(a).start);
+    const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times, done } = this;
+    const of = (m) => countTo(size).filter((id) => microbatch[id] === m), isMissing = (id) => !this.placed[id];
+    const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing));
+    if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(of(0).filter(isMissing))}`);
+    const later = countTo(size).filter((id) => microbatch[id] > model && isMissing(id));
     const repeated = (by) => {
       const time = (id) => times.get(find(kind[id], stage[id], model)).start + (microbatch[id] - model) * by;
-      const lists = this.rows.map((_, k) => later.filter((id) => home[id] === k).sort((a, b) => time(a) - time(b) || a - b));
-      this.reset(before);
-      const left = this.fill(lists).flat().length;
+      const inTurn = later.toSorted((a, b) => time(a) - time(b) || a - b);
+      this.reset(done);
+      const left = this.fill(this.rows.map((_, k) => inTurn.filter((id) => home[id] === k))).flat().length;
       return { left, ends: this.timeline.makespan, done: this.done };
     };
-    const found = [...shifts].filter((by) => by > 0).sort((a, b) => a - b).map(repeated);
-    const best = found.sort((a, b) => a.left - b.left || a.ends - b.ends)[0];
-    this.reset(best?.done ?? before);
-    return later.length - (best?.left ?? 0);
+    const together = of(model).flatMap((a) => of(model).filter((b) => home[a] === home[b]).map((b) => [a, b]));
+    const shifts = new Set(together.map(([a, b]) => times.get(b).end - times.get(a).start).filter((by) => by > 0));
+    const [best] = [...shifts].map(repeated).sort((a, b) => a.left - b.left || a.ends - b.ends);
+    this.reset(best.done);
+    return later.length - best.left;
   }
 
-  /** Below what no order is, by device: it waits for a forward (head), does its work, and a gradient goes back (tail). */
+  /** Below what no order is, by device: it waits for a forward, does its work, and a gradient goes back. */
   get bounds() {
     const { placement, costs, kinds, microbatches } = this.puzzle, { find, home } = this.work;
     const id = (kind, s) => find(KINDS.indexOf(kind), s, 0), takes = (kind, s) => this.takes[id(kind, s)];
-    const crosses = (s) => home[id("F", s)] !== home[id("F", s - 1)];
-    const way = (kind, s) => (s ? way(kind, s - 1) + takes(kind, s - 1) + (crosses(s) ? costs.comm : 0) : 0);
+    const message = (s) => (home[id("F", s)] === home[id("F", s - 1)] ? 0 : costs.comm);
+    const way = (kind, s) => (s ? way(kind, s - 1) + takes(kind, s - 1) + message(s) : 0);
     return placement.map((stages, device) => {
-      const first = Math.min(...stages), head = way("F", first), tail = way(kinds[1], first) + (kinds[2] ? takes("W", 0) : 0);
+      const first = Math.min(...stages), head = way("F", first);
+      const tail = way(kinds[1], first) + (kinds[2] ? takes("W", 0) : 0);
       const work = [...kinds].map((kind) => microbatches * sumOf(stages.map((s) => takes(kind, s))));
       return { device, head, value: head + Math.max(sumOf(work), work[0] + work[1] + tail) };
     });
@@ -230,50 +216,45 @@ export class Board {
     return this.puzzle.par ?? Math.max(...this.bounds.map(({ value }) => value));
   }
 
-  /** The longest wait that need not be, on a device that has the least time to spare if there is one; or null. */
+  /** The longest wait before an action that need not be, if possible where a device has least to spare; or null. */
   get lost() {
     const { times, bounds } = this;
     const waits = ({ device, head }) => this.rows[device].map((id, i, row) => {
       const start = i ? times.get(row[i - 1]).end : 0, end = times.get(id).start;
       return { device, start, end, long: end - Math.max(start, head) };
     }).filter(({ long }) => long > 0);
-    const all = [withMost(bounds, ({ value }) => value), bounds].map((some) => some.flatMap(waits)).find((some) => some.length);
-    const [longest] = withMost(all ?? [], ({ long }) => long);
+    const found = [withMost(bounds, ({ value }) => value), bounds].map((some) => some.flatMap(waits));
+    const [longest] = withMost(found.find((some) => some.length) ?? [], ({ long }) => long);
     return longest ? { ...longest, sentence: why(this.timeline, longest.device, longest.start).sentence } : null;
   }
 
-  /** So far: the makespan, the share of device time that nobody works, and how full the fullest device was. */
+  /** So far: the makespan, the share of device time in which nobody works, and how full the fullest device was. */
   get score() {
-    const { puzzle, rows, peaks, timeline: { makespan } } = this, time = rows.length * makespan;
+    const { puzzle, rows, peaks, goal, timeline: { makespan } } = this, devices = rows.length;
     const limits = puzzle.room ?? puzzle.placement.map((stages) => stages.length * puzzle.microbatches);
-    const [device] = withMost(countTo(rows.length), (k) => peaks[k] / limits[k]);
-    const busy = sumOf(rows.flat().map((id) => this.takes[id]));
-    return { makespan, bubble: time ? (time - busy) / time : 0, held: peaks[device], limit: limits[device], device };
-  }
-
-  /** The same of the best order known; null if none is. */
-  get best() {
-    this.bestScore ??= this.puzzle.rows ? boardOf(this.puzzle, this.puzzle.rows).score : null;
-    return this.bestScore;
+    const [device] = withMost(countTo(devices), (k) => peaks[k] / limits[k]), held = peaks[device];
+    const bubble = (ids, until) => (until ? (devices * until - sumOf(ids.map((id) => this.takes[id]))) / (devices * until) : 0);
+    const atGoal = bubble(countTo(this.work.size), goal);
+    return { makespan, bubble: bubble(rows.flat(), makespan), atGoal, held, limit: limits[device], device };
   }
 
   /** What is to be said of a board that is finished, or on which nothing can go; else "". */
   get standing() {
-    const { goal, puzzle, lost, score: { makespan } } = this, over = makespan - goal;
-    const next = this.rows.flatMap((_, device) => this.candidates(device));
+    const { goal, puzzle, lost, timeline: { makespan } } = this, over = makespan - goal;
+    const takes = `It takes ${number(makespan)}`, name = puzzle.par === null ? "the bound" : "par";
     if (!this.finished) {
-      if (next.some((id) => !this.refusal(id))) return "";
-      return `Nothing can go any more, so undo: ${next.map((id) => this.refusal(id)).join("; ")}.`;
+      const says = this.rows.flatMap((_, device) => this.candidates(device)).map((id) => this.refusal(id));
+      return says.includes("") ? "" : `Nothing can go any more, so undo: ${says.join("; ")}.`;
     }
-    const name = puzzle.par === null ? "the bound" : "par", cost = lost ? ` What cost most: ${lost.sentence}.` : "";
-    if (over > 0) return `It takes ${number(makespan)}, ${number(over)} more than ${name}.${cost}`;
-    const open = puzzle.gap ? ` Whether ${number(puzzle.bound.value)} can be done, nobody has proven.` : "";
-    return `It takes ${number(makespan)}: ${over < 0 ? "less than" : ""} ${name}.${open}`.replace("  ", " ");
+    if (over > 0) return `${takes}, ${number(over)} more than ${name}.${lost ? ` What cost most: ${lost.sentence}.` : ""}`;
+    if (over < 0) return `${takes}, less than par: nobody had found that.`;
+    return puzzle.gap ? `${takes}: par, but no proof says that nothing is below it.` : `${takes}: ${name}, and no order takes less.`;
   }
 
   /** The rows as the library writes and reads them. */
   toText() {
-    const { placement } = this.puzzle, looped = placement.every((stages, k) => stages.every((s, i) => s === k + i * placement.length));
+    const { placement } = this.puzzle, devices = placement.length;
+    const looped = placement.every((stages, k) => stages.every((s, i) => s === k + i * devices));
     const held = (stages) => (looped ? "" : `, stage${stages.length > 1 ? "s" : ""} ${stages.join(" ")}`);
     return this.rows.map((row, k) => `device ${k}${held(placement[k])}: ${this.texts(row)}`).join("\n");
   }
@@ -291,47 +272,39 @@ export function boardOf(puzzle, rows) {
 }
 
 /** The puzzle of a reader's choice, given as texts, without par; Error in words. */
-export function freePuzzle({ devices = "4", microbatches = "6", stages = "1", kinds = "FB", room = "", costs = "1 1 1 0" }) {
-  const choice = { devices, microbatches, stages, kinds, room, costs };
-  const read = (text) => String(text).split(/[\s,]+/).filter(Boolean).map((word) => (/^\d{1,6}(\.\d{1,6})?$/.test(word) ? Number(word) : NaN));
+export function freePuzzle({ devices, microbatches, stages, kinds, room, costs }) {
+  const plain = (word) => (/^\d{1,6}(\.\d{1,6})?$/.test(word) ? Number(word) : NaN);
+  const read = (text) => String(text ?? "").split(/[\s,]+/).filter(Boolean).map(plain);
   const [[K], [M], limits, times] = [devices, microbatches, room, costs].map(read);
-  const needs = (says, right) => { if (!right) throw new Error(`a board needs ${says}`); };
-  needs("1 to 8 devices", countTo(9).slice(1).includes(K));
-  needs("1 to 16 microbatches", countTo(17).slice(1).includes(M));
-  needs("stages 1, 2 or V, and kinds FB or FIW", ["1", "2", "V"].includes(stages) && ["FB", "FIW"].includes(kinds));
-  needs("the times of F, I, W and a message: 1 1 1 0", times.length === 4 && times.every((each) => each >= 0) && times[0] > 0);
-  const placement = countTo(K).map((k) => [k, stages === "V" ? 2 * K - 1 - k : K + k].slice(0, stages === "1" ? 1 : 2));
+  const needs = (right, says) => {
+    if (!right) throw new Error(`a board needs ${says}`);
+  };
+  needs(countTo(8).includes(K - 1), "1 to 8 devices");
+  needs(countTo(16).includes(M - 1), "1 to 16 microbatches");
+  needs(["1", "2", "V"].includes(stages) && ["FB", "FIW"].includes(kinds), "stages 1, 2 or V, and kinds FB or FIW");
+  needs(times.length === 4 && times.every((each) => each >= 0) && times[0] > 0, "four times, such as 1 1 1 0");
+  const second = (k) => (stages === "V" ? 2 * K - 1 - k : K + k);
+  const placement = countTo(K).map((k) => (stages === "1" ? [k] : [k, second(k)]));
   const each = limits.length === 1 ? placement.map(() => limits[0]) : limits;
-  needs(`room as one whole number, or ${K}, or none`, [0, K].includes(each.length) && each.every(Number.isInteger));
-  each.forEach((limit, k) => needs(`room for ${placement[k].length} on device ${k}`, limit >= placement[k].length));
-  const [forward, input_grad, weight_grad, comm] = times, others = { recompute: null, update: 0, overlap: null, speed: 1, overhead: 0 };
-  return { name: "free", title: "A board of your own", idea: "Nobody has proven a par for it.", placement, microbatches: M, kinds,
-    costs: { forward, input_grad, weight_grad, comm, ...others }, room: each.length ? each : null, par: null, choice };
+  needs([0, K].includes(each.length) && each.every(Number.isInteger), `room as one whole number, or ${K}, or none`);
+  each.forEach((limit, k) => needs(limit >= placement[k].length, `room for ${placement[k].length} on device ${k}`));
+  const [forward, input_grad, weight_grad, comm] = times;
+  const others = { recompute: null, update: 0, overlap: null, speed: 1, overhead: 0 };
+  return {
+    ...{ name: "free", title: "A board of your own", idea: "Nobody has proven a par for it.", par: null },
+    ...{ placement, microbatches: M, kinds, room: each.length ? each : null },
+    costs: { forward, input_grad, weight_grad, comm, ...others },
+    choice: { devices, microbatches, stages, kinds, room, costs },
+  };
 }
 
 /** The board of a saved state {puzzle: a name or "free", choice, rows}; Error in words if it is none. */
 export function savedBoard(saved, puzzles) {
-  const found = saved?.puzzle === "free" ? freePuzzle(saved.choice ?? {}) : puzzles.find(({ name }) => name === saved?.puzzle);
-  if (!found) throw new Error(`there is no puzzle "${String(saved?.puzzle).slice(0, 40)}"`);
-  return boardOf(found, saved.rows?.length ? saved.rows : found.placement.map(() => ""));
+  const named = puzzles.find(({ name }) => name === saved?.puzzle);
+  if (!named && saved?.puzzle !== "free") throw new Error(`there is no puzzle "${String(saved?.puzzle).slice(0, 40)}"`);
+  const puzzle = named ?? freePuzzle(saved.choice ?? {});
+  return boardOf(puzzle, saved.rows ?? puzzle.placement.map(() => ""));
 }
-
-const BOARD = `<section class="board" aria-label="board">
-  <p><label>puzzle <select></select></label> <span class="board-idea"></span></p>
-  <form class="board-free">
-    <label>devices <input name="devices" value="4" size="2"></label>
-    <label>microbatches <input name="microbatches" value="6" size="2"></label>
-    <label>stages <select name="stages"><option>1<option>2<option>V</select></label>
-    <label>kinds <select name="kinds"><option>FB<option>FIW</select></label>
-    <label>room <input name="room" size="7" placeholder="4 3 2 1"></label>
-    <label>F, I, W, message <input name="costs" value="1 1 1 0" size="7"></label> <button>Begin</button>
-  </form>
-  <form class="board-tools"><button type="button" value="u">Undo</button> <button type="button" value="r">Redo</button>
-    <button type="button" value="n">Step to a choice</button> <button type="button" value="p">Repeat the pattern</button>
-    <button type="button" value="o">Start over</button>
-    <label>type <input name="words" size="9" placeholder="0F0 1F0"></label> <button>Place</button></form>
-  <p class="board-say" role="status"></p><div class="board-lanes"></div><p class="board-hint"></p>
-  <div class="board-score"></div><div class="board-done"></div></section>`;
 
 /** An element; texts among its children become text, never markup. */
 function boardNode(tag, traits, ...children) {
@@ -340,20 +313,14 @@ function boardNode(tag, traits, ...children) {
   return made;
 }
 
-/** Put a board into a container; `load` shows a state in the page's charts, `onChange` hears of every change.
- * What comes back has `state()`, {puzzle, choice, rows}, and `load(state)`, which throws Error in words and changes nothing. */
+/**
+ * Start the board that page.html has in a container. `load` shows a state in the page's charts, `onChange` hears of every
+ * change. What comes back has `state()`, {puzzle, choice, rows}, and `load(state)`: Error in words if it is none.
+ */
 export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
-  container.innerHTML = BOARD;
-  const node = boardNode, find = (what) => container.querySelector(what), percent = (share) => `${+(100 * share).toFixed(1)}%`;
-  const [choose, free, tools, say, lanes, hint, score, done] = ["select", ".board-free", ".board-tools", ".board-say",
-    ".board-lanes", ".board-hint", ".board-score", ".board-done"].map(find);
+  const node = boardNode, find = (name) => container.querySelector(`.board-${name}`);
+  const [choose, own, tools, lanes, hint] = ["puzzle", "own", "tools", "lanes", "hint"].map(find);
   let board = new Board(puzzles[0]);
-  const state = () => ({ puzzle: board.puzzle.name, choice: board.puzzle.choice, rows: board.rows.map((row) => board.texts(row)) });
-  const begin = () => { board = savedBoard({ puzzle: choose.value, choice: Object.fromEntries(new FormData(free)) }, puzzles); };
-  const typed = () => {
-    board.place(board.read(tools.elements.words.value));
-    tools.elements.words.value = "";
-  };
   const does = {
     u: () => board.undo(),
     r: () => board.redo(),
@@ -362,111 +329,151 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     o: () => board.reset([]),
   };
 
+  function state() {
+    const { puzzle, rows } = board;
+    return { puzzle: puzzle.name, choice: puzzle.choice ?? null, rows: rows.map((row) => board.texts(row)) };
+  }
+
+  function begin() {
+    board = savedBoard({ puzzle: choose.value, choice: Object.fromEntries(new FormData(own)) }, puzzles);
+  }
+
+  function placeTyped() {
+    board.place(board.read(tools.elements.words.value));
+    tools.elements.words.value = "";
+  }
+
   /** Do something, show what came of it, and say so; or say why not. */
   function attempt(change) {
     let says;
     try {
       says = change();
     } catch (error) {
-      says = error.message;
+      says = `${error.message}.`;
     }
     draw();
-    say.textContent = [says, board.standing].filter(Boolean).join(" ");
+    find("say").textContent = [says, board.standing].filter(Boolean).join(" ");
     onChange(state());
   }
 
   /** What a choice would cost, or why it is none. */
   function words(id) {
-    const { start, end, wait, holds } = board.preview(id);
-    return board.refusal(id) || `${number(start)} to ${number(end)}, after a wait of ${number(wait)}; then device ${board.work.home[id]} holds ${holds}`;
+    const { start, end, wait, holds } = board.preview(id), waits = wait ? `, after a wait of ${number(wait)}` : "";
+    const runs = `${number(start)} to ${number(end)}${waits}; then device ${board.work.home[id]} holds ${holds}`;
+    return `${board.text(id)}: ${board.refusal(id) || runs}`;
   }
 
-  function box(className, start, end, text = "") {
-    const until = Math.max(board.timeline.makespan, 1.15 * board.goal) || 1;
-    return node("i", { className: `board-box ${className}`, style: `left:${percent(start / until)};width:${percent((end - start) / until)}` }, text);
+  /** A box in a lane; every lane is a little longer than par. */
+  function box(look, { start, end }, text = "") {
+    const until = Math.max(board.timeline.makespan, 1.15 * board.goal);
+    const style = `left:${(100 * start) / until}%;width:${(100 * (end - start)) / until}%`;
+    return node("i", { className: `board-box ${look}`, style }, node("span", {}, text));
   }
 
   function boxOf(id, times, more = "") {
-    const { kind, stage, home } = board.work, later = board.puzzle.placement[home[id]].indexOf(stage[id]) > 0;
-    return box(`${KINDS[kind[id]]}${later ? " later" : ""} ${more}`, times.start, times.end, board.text(id));
+    const { kind, stage, home } = board.work, later = stage[id] > Math.min(...board.puzzle.placement[home[id]]);
+    return box(`${KINDS[kind[id]]} ${later ? "later" : ""} ${more}`, times, board.text(id));
   }
 
-  /** A device: what is placed, what it holds, and what may come next. */
+  /** A device: what is placed, how much it holds, and what may come next. */
   function deviceRow(row, k) {
-    const { times, puzzle, held, lost, finished } = board, room = puzzle.room ? ` of ${puzzle.room[k]}` : "";
-    const says = row.map((id) => `${board.text(id)} from ${number(times.get(id).start)} to ${number(times.get(id).end)}`);
-    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `device ${k}: ${says.join(", ") || "nothing yet"}` },
-      ...row.map((id) => boxOf(id, times.get(id))), box("goal", board.goal, board.goal));
-    if (finished && board.timeline.makespan > board.goal && lost?.device === k) lane.append(box("lost", lost.start, lost.end));
-    const away = () => { lane.querySelector(".ghost")?.remove(); hint.textContent = ""; };
-    const next = board.candidates(k).map((id) => {
-      const can = !board.refusal(id), costs = `${board.text(id)}: ${words(id)}`;
-      const button = node("button", { type: "button", className: `board-pick ${KINDS[board.work.kind[id]]}`, ariaLabel: costs,
-        ariaDisabled: !can, onclick: () => attempt(() => board.place([id])), onpointerleave: away, onblur: away }, board.text(id));
-      button.onpointerenter = button.onfocus = () => {
-        away();
-        hint.textContent = costs;
-        if (can) lane.append(boxOf(id, board.preview(id), "ghost"));
-      };
-      return button;
-    });
-    return node("div", { className: "board-row" }, node("span", {}, `device ${k}`), lane, node("span", {}, `${held[k]}${room}`),
+    const { times, puzzle: { room }, held, lost, goal, finished, timeline: { makespan } } = board;
+    const runs = row.map((id) => `${board.text(id)} from ${number(times.get(id).start)} to ${number(times.get(id).end)}`);
+    const boxes = [...row.map((id) => boxOf(id, times.get(id))), box("goal", { start: goal, end: goal })];
+    if (finished && makespan > goal && lost?.device === k) boxes.push(box("lost", lost));
+    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `device ${k}: ${runs.join(", ")}` }, ...boxes);
+    const next = board.candidates(k).map((id) => choice(id, lane));
+    return node("div", { className: "board-row" }, node("span", {}, `device ${k}`), lane,
+      node("span", {}, `${held[k]}${room ? ` of ${room[k]}` : ""}`),
       node("div", { className: "board-next", role: "group", ariaLabel: `device ${k}, next` }, ...next));
   }
 
-  /** One axis for time, waiting and memory, in percent; a mark is where the best known order is. */
+  function choice(id, lane) {
+    const can = !board.refusal(id), ariaLabel = words(id), className = KINDS[board.work.kind[id]];
+    const leave = () => {
+      lane.querySelector(".ghost")?.remove();
+      hint.textContent = "";
+    };
+    const look = () => {
+      leave();
+      hint.textContent = ariaLabel;
+      if (can) lane.append(boxOf(id, board.preview(id), "ghost"));
+    };
+    const heard = { onpointerenter: look, onfocus: look, onpointerleave: leave, onblur: leave };
+    const onclick = () => attempt(() => board.place([id]));
+    return node("button", { type: "button", className, ariaLabel, ariaDisabled: !can, onclick, ...heard }, board.text(id));
+  }
+
+  /** Time, waiting and memory on one axis, of 150%; the mark is where the best known order is. */
   function meter(name, share, best, says) {
-    const [filled, mark] = [share, best].map((each) => `${Math.min(100, each / 0.015)}%`);
-    return node("div", { className: "board-meter" }, node("span", {}, name), node("div", { className: "board-bar" },
-      node("i", { style: `width:${filled}` }), best === null ? "" : node("b", { style: `left:${mark}` })), node("span", {}, says));
+    const [width, left] = [share, best].map((each) => percentOf(Math.min(1, each / 1.5)));
+    const bar = [node("i", { style: `width:${width}` }), node("b", { style: `left:${left}` })];
+    return node("div", { className: "board-meter" }, node("span", {}, name),
+      node("div", { className: "board-bar" }, ...bar), node("span", {}, says));
   }
 
   function draw() {
-    const { puzzle, goal, best, score: { makespan, bubble, held, limit, device } } = board, focused = document.activeElement;
-    const was = [...lanes.children].findIndex((row) => row.contains(focused));
-    [choose.value, free.hidden] = [puzzle.name, puzzle.name !== "free"];
-    find(".board-idea").textContent = puzzle.idea;
+    const { puzzle, goal, score: { makespan, bubble, atGoal, held, limit, device } } = board;
+    const k = [...lanes.children].findIndex((row) => row.contains(document.activeElement));
+    const par = `${puzzle.par === null ? "bound" : "par"} ${number(goal)}`;
+    [choose.value, own.hidden, find("idea").textContent] = [puzzle.name, puzzle.name !== "free", puzzle.idea];
     lanes.replaceChildren(...board.rows.map(deviceRow));
-    if (was >= 0) (lanes.children[was]?.querySelector("button:not([aria-disabled=true]), button") ?? choose).focus();
-    const [waits, holds] = best ? [best.bubble, best.held / best.limit] : [null, null];
-    score.replaceChildren(
-      meter("time", makespan / goal, 1, `${number(makespan)}, ${puzzle.par === null ? "bound" : "par"} ${number(goal)}`),
-      meter("waiting", bubble, waits, percent(bubble) + (best ? `, at par ${percent(waits)}` : "")),
-      meter("held", held / limit, holds, `${held} of ${limit} on device ${device}${best ? `, at par ${best.held} of ${best.limit}` : ""}`));
-    done.replaceChildren(...(board.finished ? ending() : []));
+    if (k >= 0) (lanes.children[k]?.querySelector("button:not([aria-disabled=true]), button") ?? choose).focus();
+    find("score").replaceChildren(
+      meter("time", makespan / goal, 1, `${number(makespan)}, ${par}`),
+      meter("waiting", bubble, atGoal, `${percentOf(bubble)}; ${percentOf(atGoal)} at ${par}`),
+      meter("held", held / limit, 1, `${held} of ${limit} on device ${device}`));
+    find("done").replaceChildren(...(board.finished ? ending() : []));
   }
 
   /** A finished board as text to be copied, and what to do with it. */
   function ending() {
-    const { name, costs } = board.puzzle, text = `"""\n${board.toText()}\n"""`, schedule = { ...board.order(), rows: state().rows };
-    const call = name === "free" ? `gp.simulate(gp.Explicit.parse(${text}))` : `gp.course.puzzle("${name}", ${text})`;
-    const area = node("textarea", { value: call, readOnly: true, rows: board.rows.length + 2, ariaLabel: "this order in Python" });
-    const copy = () => { area.select(); navigator.clipboard?.writeText(call); };
-    const chart = { schedule, costs, links: null, message_bytes: null, sizes: null, limit: null, times: null };
-    return [area, ...[["Copy", copy], ["See it in the chart", () => load({ charts: [chart], at: 0, ask: null, board: state() })]].map(
-      ([says, onclick]) => node("button", { type: "button", onclick }, says))];
+    const { name, costs } = board.puzzle, text = `"""\n${board.toText()}\n"""`, { rows } = state();
+    const value = name === "free" ? `gp.simulate(gp.Explicit.parse(${text}))` : `gp.course.puzzle("${name}", ${text})`;
+    const area = node("textarea", { value, readOnly: true, rows: rows.length + 2, ariaLabel: "this order in Python" });
+    const chart = { schedule: { ...board.order(), rows }, costs, links: null, message_bytes: null, sizes: null, limit: null };
+    const copy = () => {
+      area.select();
+      navigator.clipboard?.writeText(value);
+    };
+    const show = () => load({ charts: [{ ...chart, times: null }], at: 0, ask: null });
+    const button = (says, onclick) => node("button", { type: "button", onclick }, says);
+    return [area, button("Copy", copy), button("See it in a chart", show)];
   }
 
   /** Keys of the tools, and arrows from choice to choice. */
   function pressed(event) {
-    if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
-    const rows = [...lanes.children].map((row) => [...row.querySelectorAll("button")]), k = rows.findIndex((row) => row.includes(event.target));
-    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
-    if (event.key in does) attempt(does[event.key]);
+    const { key, target } = event, typing = target.matches("input, select, textarea");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const rows = [...lanes.children].map((row) => [...row.querySelectorAll("button")]).filter((row) => row.length);
+    const k = rows.findIndex((row) => row.includes(target));
+    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[key] ?? [0, 0];
+    if (key in does) attempt(does[key]);
     else if (k >= 0 && (down || right)) {
-      const row = rows[(k + down + rows.length) % rows.length], place = rows[k].indexOf(event.target) + right;
-      row[Math.min(Math.max(place, 0), row.length - 1)]?.focus();
+      const row = rows.at((k + down) % rows.length);
+      row.at((rows[k].indexOf(target) + right) % row.length).focus();
     } else return;
     event.preventDefault();
   }
 
-  choose.append(...puzzles.map(({ name, title }) => node("option", { value: name }, title)), node("option", { value: "free" }, "A board of your own"));
-  choose.onchange = () => attempt(begin);
-  for (const [form, does] of [[free, begin], [tools, typed]]) {
-    form.onsubmit = (event) => { event.preventDefault(); attempt(does); };
+  const free = { name: "free", title: "A board of your own" };
+  choose.append(...[...puzzles, free].map(({ name, title }) => node("option", { value: name }, title)));
+  for (const [kind, { colour }] of Object.entries(TABLES.kinds)) container.style.setProperty(`--${kind}`, colour);
+  for (const [form, change] of [[own, begin], [tools, placeTyped]]) {
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      attempt(change);
+    };
   }
-  tools.onclick = ({ target }) => target.value in does && attempt(does[target.value]);
-  find(".board").onkeydown = pressed;
+  choose.onchange = () => attempt(begin);
+  for (const button of tools.querySelectorAll("[type=button]")) button.onclick = () => attempt(does[button.value]);
+  container.onkeydown = pressed;
   draw();
-  return { state, load: (saved) => { board = savedBoard(saved, puzzles); draw(); } };
+  return {
+    state,
+    load(saved) {
+      board = savedBoard(saved, puzzles);
+      draw();
+    },
+  };
 }
