@@ -23,6 +23,7 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.errors import Real
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.viewer.puzzles import Puzzle
+from prove.answer import plain
 
 WORKERS = 2  #: threads of the solver
 
@@ -173,13 +174,8 @@ def solve(
     rows = model.rows(solver.value) if found else None
     return Found(
         status=solver.status_name(status),
-        makespan=plain(Fraction(simulate(puzzle.schedule(rows), puzzle.costs).makespan)) if rows else None,
+        makespan=plain(simulate(puzzle.schedule(rows), puzzle.costs).makespan) if rows else None,
         bound=plain(math.ceil(solver.best_objective_bound - 1e-6) * model.unit),
         rows=rows,
         seconds=solver.wall_time,
     )
-
-
-def plain(time: Fraction) -> Real:
-    """A time as JSON writes it: 20 rather than 20.0."""
-    return int(time) if time.denominator == 1 else float(time)
