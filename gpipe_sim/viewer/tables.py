@@ -5,7 +5,7 @@ from typing import Any
 from gpipe_sim.core.actions import MEANINGS, Kind
 from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS
-from gpipe_sim.drawing import geometry, options, palette
+from gpipe_sim.drawing import geometry, options, palette, panel
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
 
 OVER = ["#b3261e", "#ff8a80"]  #: bytes, or microbatches, above a limit: by day and by night
@@ -28,6 +28,7 @@ def tables() -> dict[str, Any]:
         "collective": palette.COLLECTIVE.colour,
         "over": OVER,
         "later": palette.LATER,
+        "later_stage": panel.LATER_STAGE,
         "faded": palette.FADED,
         "long_wait": geometry.LONG,
         "most_arrows": options.MOST_ARROWS,
