@@ -101,7 +101,6 @@ export function layout(panel, run, { until, most, widest }) {
 }
 
 const acrossTo = (p, time) => p.left + time * p.scale;
-const onPixel = (x) => Math.round(x * (window.devicePixelRatio || 1)) / (window.devicePixelRatio || 1);
 const downTo = (p, device) => TOP + device * p.pitch;
 
 /** The {device, time} below a point of a panel, or null. */
@@ -119,6 +118,7 @@ export function paintRun(p, wanted) {
   g.fillStyle = PEN.lane;
   for (let d = 0; d < program.devices; d++) g.fillRect(p.left, downTo(p, d), timeline.makespan * p.scale, p.lane);
   p.coarse = isCoarse(p);
+  p.column = p.coarse ? COLUMN : 1 / (window.devicePixelRatio || 1);
   if (p.coarse) paintShares(p, g);
   else paintParts(p, g, wanted.path);
   if (p.lane >= 14) paintWaits(p, g);
@@ -225,29 +225,28 @@ function paintWaits(p, g) {
 
 const inSum = (p, d, from, to) => p.run.timeline.collectives.some((each) => each.devices.includes(d) && each.start < to && each.end > from);
 
-/** The strip below a lane: what the device holds over time, on one scale for the page; in a pixel, the most. */
+/** The strip below a lane: what the device holds over time, on one scale for the page; in a column, the most. */
 function paintHeld(p, g, d) {
-  const { times, layers } = p.run.held[d], { makespan } = p.run.timeline, y = downTo(p, d) + p.lane + p.together + 2;
-  const floor = new Float64Array(times.length);
+  const { times, layers } = p.run.held[d], y = downTo(p, d) + p.lane + p.together + 2, floor = new Float64Array(times.length);
+  const places = times.map((time) => Math.round(acrossTo(p, time) / p.column) * p.column);
+  places.push(Math.round(acrossTo(p, p.run.timeline.makespan) / p.column) * p.column);
+  const heightOf = (value) => y + p.strip * (1 - value / p.most);
   for (const { look, values } of layers) {
-    g.fillStyle = seen(look.colour);
-    for (let i = 0; i < times.length; ) {
-      const x = onPixel(acrossTo(p, times[i]));
-      let low = floor[i], high = low + values[i], next = i + 1, end = x;
-      for (; next <= times.length; next++) {
-        end = onPixel(acrossTo(p, next < times.length ? times[next] : makespan));
-        if (end > x || next === times.length) break;
-        if (floor[next] + values[next] > high) [low, high] = [floor[next], floor[next] + values[next]];
-      }
-      const tall = ((high - low) / p.most) * p.strip;
-      g.fillRect(x, y + p.strip * (1 - high / p.most), end - x, tall);
-      if (look.pattern && tall > 3) {
-        paintPattern(g, look.pattern, 1, x, y + p.strip * (1 - high / p.most), end - x, tall);
-        g.fillStyle = seen(look.colour);
-      }
-      i = next;
+    const bars = []; // [x, its end, low, high], as few as there can be
+    for (let i = 0; i < times.length; i++) {
+      const last = bars.at(-1), low = floor[i], high = (floor[i] += values[i]);
+      if (last && places[i] === last[0]) {
+        if (high > last[3]) last.splice(2, 2, low, high);
+        last[1] = places[i + 1];
+      } else if (last && low === last[2] && high === last[3]) last[1] = places[i + 1];
+      else bars.push([places[i], places[i + 1], low, high]);
     }
-    for (let i = 0; i < times.length; i++) floor[i] += values[i];
+    for (const [from, to, low, high] of bars) {
+      if (high <= low || to <= from) continue;
+      g.fillStyle = seen(look.colour);
+      g.fillRect(from, heightOf(high), to - from, heightOf(low) - heightOf(high));
+      if (look.pattern) paintPattern(g, look.pattern, 1, from, heightOf(high), to - from, heightOf(low) - heightOf(high));
+    }
   }
 }
 

@@ -57,7 +57,7 @@ export function runOf(record, before) {
 /** Microbatches, each counted by the share that a stage is of a device: whole ones, and those with only the input kept. */
 function heldCounts(timeline, d, whole, limit) {
   const { devices, stages } = timeline.program, share = devices / stages, inputs = inputsOf(timeline, d);
-  const times = [...new Set([...whole.times, ...inputs.times])].sort((a, b) => a - b);
+  const times = inputs.times.length > 1 ? [...whole.times, ...inputs.times].sort((a, b) => a - b) : whole.times;
   const [total, pale] = [whole, inputs].map((steps) => times.map((time) => steps.counts[heldAt(steps, time)] * share));
   const saved = { look: TABLES.memory["saved activations"], values: total.map((each, i) => each - pale[i]) };
   return { times, total, limit, layers: inputs.times.length > 1 ? [saved, { look: INPUTS, values: pale }] : [saved] };
