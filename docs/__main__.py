@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sphinx.cmd.build import main as sphinx
 
-from docs import api, gallery, lessons
+from docs import api, first, gallery, lessons
 
 ROOT = Path(__file__).parent.parent
 WRITTEN, SOURCE, SITE = ROOT / "docs", ROOT / "build" / "docs-source", ROOT / "build" / "docs"
@@ -26,10 +26,12 @@ def gather() -> None:
     lessons.write(ROOT / "notebooks", SOURCE / "lessons")
     gallery.write(SOURCE / "gallery")
     api.write(SOURCE / "api")
+    first.write(SOURCE / "served" / "index.html")
 
 
 def placed(text: str) -> str:
     """A page whose links lead to where pictures and lessons are on the site."""
+    text = text.replace("../figures/view.html", "index.html")
     return text.replace("../figures/", "figures/").replace("../notebooks/", "lessons/")
 
 

@@ -16,6 +16,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc"]
 exclude_patterns = ["served"]
 smartquotes = False
 
+root_doc = "contents"  # the first page is no page of Sphinx's
 html_theme = "pydata_sphinx_theme"
 html_title = "gpipe_sim"
 html_static_path = ["_static"]
@@ -23,7 +24,7 @@ html_css_files = ["site.css"]
 html_extra_path = [str(ROOT / "build" / "docs-source" / "served")]
 html_copy_source = html_show_sourcelink = html_domain_indices = False
 ALONE = (
-    "index",
+    "contents",
     "tour",
     "gallery/index",
     "torch",

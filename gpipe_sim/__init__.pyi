@@ -17,6 +17,7 @@ from gpipe_sim import replicas as replicas
 from gpipe_sim import streams as streams
 from gpipe_sim import torch_backend as torch_backend
 from gpipe_sim import transformers as transformers
+from gpipe_sim import viewer as viewer
 from gpipe_sim import why as why
 from gpipe_sim.balance.by_cost import balance_by_cost as balance_by_cost
 from gpipe_sim.balance.by_layers import balance_by_parameters as balance_by_parameters
@@ -81,5 +82,6 @@ from gpipe_sim.transformers.models import bert_large as bert_large
 from gpipe_sim.transformers.models import gpt as gpt
 from gpipe_sim.transformers.models import gpt3_175b as gpt3_175b
 from gpipe_sim.transformers.optimizers import MixedPrecision as MixedPrecision
+from gpipe_sim.viewer.view import view as view
 
 __version__: str

@@ -1,5 +1,6 @@
 """What the set-up files promise each other: one list of packages, pinned; a Makefile that old make reads."""
 
+import json
 import os
 import re
 import shutil
@@ -97,6 +98,15 @@ def test_constraints_say_how_to_remake_them():
         "uv pip compile --universal --python-version 3.11 --extra test --extra look --extra docs "
         in " ".join(header)
     )
+
+
+def test_the_page_s_tools_are_locked_by_their_contents_and_name_no_place_to_download_from():
+    """npm writes a place for each package unless told not to: --omit-lockfile-registry-resolved."""
+    locked = json.loads((ROOT / "tests/page/package-lock.json").read_text())["packages"]
+    own = json.loads((ROOT / "tests/page/package.json").read_text())
+    assert locked.pop("")["devDependencies"] == own["devDependencies"] and "dependencies" not in own
+    assert len(locked) > 50
+    assert all({"integrity", "dev"} <= each.keys() and "resolved" not in each for each in locked.values())
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")

@@ -8,14 +8,16 @@ import numpy as np
 
 from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.device import Device
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
-from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.memory import Memory, MemoryTrace
 from gpipe_sim.core.meta_array import MetaArray, Some
 from gpipe_sim.core.optimizers import Arrays, Key, Optimizer
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import kind_of_step, simulate_once
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import require
 from gpipe_sim.memory.meter import InsideMeter
 from gpipe_sim.memory.profile import Array, LayerProfile, LossProfile, Profile, Size, names_of
@@ -42,13 +44,20 @@ def predict_memory(
     require_schedule("predict_memory", schedule)
     require("predict_memory", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     profile.require_stages(schedule)
-    timeline = simulate_once(schedule, costs)
+    devices = devices_on_paper(simulate_once(schedule, costs), profile, InsideMeter, weights)
+    return tuple(device.memory.trace() for device in devices if isinstance(device.memory, InsideMeter))
+
+
+def devices_on_paper(
+    timeline: Timeline, profile: Profile, memory: type[Memory], weights: str | None = None
+) -> list[Device]:
+    """The devices of a step after they have done what the timeline says, with arrays without contents."""
+    schedule = timeline.schedule
     batch = _rows(profile.samples, profile.input), _rows(profile.samples, profile.target)
     loss, optimizer = _MetaLoss(profile.loss), _MetaOptimizer(profile)
     step = kind_of_step(schedule, weights)("predict_memory", schedule, batch, loss, optimizer, weights)
     partitions = _partitions(profile, [piece.samples for piece in step.inputs.pieces])
-    devices = step.run_devices(partitions, timeline, InsideMeter)
-    return tuple(device.memory.trace() for device in devices if isinstance(device.memory, InsideMeter))
+    return step.run_devices(partitions, timeline, memory)
 
 
 def _rows(samples: int, size: Size) -> MetaArray:

@@ -1,6 +1,14 @@
 """A page to look at: one HTML file in which schedules run again, are asked, and are built by hand.
 
-``view`` writes it. ``document`` joins the room's scripts, ``tables`` hands them the library's rules, words and
-colours, and ``shown`` says in JSON what a page opens with. The page has a clock of its own, because a browser
-needs one; ``make test-page`` holds it equal to the library's, bit for bit.
+``view`` writes it. ``document`` joins the room's scripts, ``tables`` hands them the library's rules, words
+and colours, and ``shown`` says in JSON what a page opens with. The page has a clock of its own, because a
+browser needs one; ``make test-page`` holds it equal to the library's, bit for bit.
+
+Public name: ``gp.view``.
 """
+
+from gpipe_sim import signatures
+
+__all__: list[str] = []
+
+signatures.readable(__name__)

@@ -8,7 +8,19 @@ from typing import Any
 from gpipe_sim.viewer.tables import tables
 
 #: In the order in which each may use what stands before it.
-SCRIPTS = ("clock", "families", "why", "memory", "share", "paint", "runs", "loaded", "controls", "board", "page")
+SCRIPTS = (
+    "clock",
+    "families",
+    "why",
+    "memory",
+    "share",
+    "paint",
+    "runs",
+    "loaded",
+    "controls",
+    "board",
+    "page",
+)
 IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 

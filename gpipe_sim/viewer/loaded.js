@@ -34,7 +34,7 @@ export function readLoaded(json, now) {
   const given = typeof json === "string" ? parsed(json) : json;
   if (isRecord(given) && Array.isArray(given.charts)) return wholeState(given);
   const things = [given].flat().map(thing);
-  must(things.length, "there is nothing to show");
+  must(things.length, "an empty list shows nothing");
   const found = things.filter(({ kind }) => kind !== "costs").map(({ record }) => record), costs = things.findLast(({ kind }) => kind === "costs");
   let charts = found.length ? found : now;
   if (costs) charts = charts.map((record) => (record.times ? record : { ...record, costs: costs.costs }));

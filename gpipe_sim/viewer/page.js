@@ -69,7 +69,7 @@ function askAgain([n, device, time], waited) {
   if (!run || device >= run.program.devices) return null;
   const { makespan } = run.timeline, waits = waitsOf(run, device), there = ([from, to]) => from <= time && time < to;
   if (waited && waits.length && !waits.some(there)) [[time]] = waits.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
-  return time < makespan ? [n, device, time] : null;
+  return time <= makespan ? [n, device, time] : null;
 }
 
 /** [from, to] of each time at which a device waits. */

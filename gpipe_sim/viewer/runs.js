@@ -29,8 +29,9 @@ function fitted(record, program) {
   const costs = record.costs && Object.fromEntries(Object.entries(record.costs).map(([name, cost]) => [name, fit(cost, OF_DEVICES.includes(name) ? devices : stages)]));
   const knows = (each) => record.links.pairs.some(([source, target]) => source === each.source && target === each.target);
   const links = record.links?.pairs && !messages.every(knows) ? null : record.links;
-  const sizes = record.sizes && !whyNoBytes(program, record.sizes) ? record.sizes : null;
-  const limit = record.sizes && !sizes ? null : fit(record.limit, devices);
+  const fits = record.sizes?.stages.length === stages && record.sizes.samples >= program.microbatches;
+  const sizes = fits ? record.sizes : null; // messages have bytes even where devices' bytes are not counted
+  const limit = record.sizes && whyNoBytes(program, record.sizes) ? null : fit(record.limit, devices);
   return { ...record, costs, links, sizes, limit, message_bytes: fit(record.message_bytes, stages - 1) };
 }
 

@@ -255,7 +255,7 @@ def test_only_a_saved_chart_turns_dark_and_not_a_grey_one(tmp_path):
         assert b"<svg" in shown and b"prefers-color-scheme" not in shown
 
 
-@pytest.mark.parametrize("name", ["index.md", "howto/index.md", "lessons/index.md"])
+@pytest.mark.parametrize("name", ["contents.md", "howto/index.md", "lessons/index.md"])
 def test_the_links_of_a_list_of_pages_lead_somewhere_in_a_clone(name):
     path = PAGES.parent / name
     links = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
