@@ -3,7 +3,7 @@
 # figures while these are rebuilt, would break each other under `make -j`.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help figures test test-random test-torch test-docs docs lessons lessons-torch lab look lint bench bench-torch reset clean
+.PHONY: help figures test test-random test-torch test-docs test-page docs lessons lessons-torch lab look prove lint bench bench-page bench-torch reset clean
 
 PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
@@ -41,6 +41,12 @@ test-torch: .venv/torch-$(TORCH)  ## install torch, and run its tests and its le
 test-docs: docs  ## build the site, and test its pages
 	@$(RUN) pytest -q $(wildcard tests/docs/test_*.py)
 
+test-page: .venv/test .venv/look .venv/page/made  ## test gp.view's page: its scripts in node, all of it in a real browser
+	@$(RUN) gpipe_sim.viewer build/page
+	@.venv/page/node_modules/.bin/eslint --config tests/page/eslint.config.js gpipe_sim/viewer tests/page
+	@node --test $(wildcard tests/page/*.test.js)
+	@$(RUN) pytest -q $(wildcard tests/page/test_*.py)
+
 docs: .venv/docs  ## build the site in build/docs: lessons, how-to, gallery, API
 	@$(RUN) docs
 
@@ -56,6 +62,9 @@ lab: .venv/test  ## read the lessons in JupyterLab
 look: .venv/look  ## see every lesson in a real browser, opened and then run; screenshots in build/look
 	@$(RUN) look
 
+prove: .venv/prove  ## show that no order of a puzzle takes less than par
+	@$(RUN) prove
+
 lint: .venv/test  ## check style, format and types, in notebooks too
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
@@ -63,6 +72,9 @@ lint: .venv/test  ## check style, format and types, in notebooks too
 
 bench: .venv/figures  ## time the library against plain loops
 	@$(RUN) benchmarks
+
+bench-page: .venv/look  ## time gp.view's page in a real browser
+	@$(RUN) benchmarks page
 
 bench-torch: .venv/torch-$(TORCH)  ## time PyTorch's engine: against the simulator, and against its own classes
 	@$(RUN) benchmarks torch
@@ -108,9 +120,26 @@ clean:  ## remove .venv and every cache; figures and lessons stay
 	@$(INSTALL) ".[look]"
 	@touch $@
 
+.venv/prove: .venv/figures
+	@echo "Installing OR-Tools in .venv (once, 170 MB more)"
+	@$(INSTALL) ".[prove]"
+	@touch $@
+
 .venv/docs: .venv/test
 	@echo "Installing Sphinx in .venv (once, 90 MB more)"
 	@$(INSTALL) ".[docs]"
+	@touch $@
+
+# What pip does not have: eslint for the page's scripts, axe-core for who cannot see it.
+.venv/page/made: tests/page/package.json tests/page/package-lock.json .venv/made
+	@for tool in node npm; do \
+	    command -v $$tool >/dev/null && continue; \
+	    echo "make test-page needs $$tool, and a Chromium. On Debian or Ubuntu: sudo apt install nodejs npm chromium" >&2; \
+	    exit 1; \
+	done
+	@echo "Installing eslint and axe-core in .venv (once, 18 MB)"
+	@mkdir -p $(@D) && cp tests/page/package.json tests/page/package-lock.json $(@D)
+	@cd $(@D) && npm ci --silent --no-fund --no-audit
 	@touch $@
 
 # pip takes the build that its index has: on Linux that is usually one with CUDA libraries, several GB.

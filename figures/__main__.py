@@ -1,6 +1,6 @@
 """Rebuild the figures, all or by name; or check that the committed numbers still come out.
 
-python -m figures                      every NAME.png and NAME.json
+python -m figures                      every NAME.png and NAME.json, and view.html
 python -m figures gantt_1f1b dial      these
 python -m figures --check              compare with the committed JSON, write nothing
 
@@ -22,6 +22,7 @@ import matplotlib
 import numpy as np
 from matplotlib.image import imread
 
+from figures import _view
 from figures._store import NAMES, differences, file, module, read, write
 
 DPI = 150
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     matplotlib.use("Agg")
     for name in names:
         build(name)
+    if not chosen.names:
+        _view.build()
     return 0
 
 

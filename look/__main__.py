@@ -22,7 +22,7 @@ def browser_in(playwright: Playwright) -> Browser:
     path = next(own, playwright.chromium.executable_path)
     if not Path(path).exists():
         raise SystemExit(
-            "make look needs a Chromium: apt install chromium, or .venv/bin/playwright install chromium"
+            "There is no Chromium: apt install chromium, or .venv/bin/playwright install chromium"
         )
     return playwright.chromium.launch(executable_path=path)
 

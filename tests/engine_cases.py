@@ -63,6 +63,13 @@ def legal_orders(draw, recompute: bool = True, least: int = 1, copies: bool = Fa
     devices, microbatches = draw(st.integers(1, 4)), draw(st.integers(least, 4))
     stages = draw(st.integers(devices, 6))
     random = draw(st.randoms(use_true_random=False))
+    return legal_order(random, devices, microbatches, stages, recompute, copies)
+
+
+def legal_order(
+    random: Random, devices: int, microbatches: int, stages: int, recompute: bool = True, copies: bool = False
+) -> Explicit:
+    """Any of ``legal_orders`` of this size."""
     home = [*range(devices), *(random.randrange(devices) for _ in range(stages - devices))]
     random.shuffle(home)
     holds = [{k} for k in home]
@@ -84,7 +91,11 @@ def legal_orders(draw, recompute: bool = True, least: int = 1, copies: bool = Fa
 @st.composite
 def legal_streams(draw) -> Explicit:
     """Any legal order with updates on the way: mini-batches cut anywhere, updates as late as they may be."""
-    order, random = draw(legal_orders(least=2)), draw(st.randoms(use_true_random=False))
+    return legal_stream(draw(legal_orders(least=2)), draw(st.randoms(use_true_random=False)))
+
+
+def legal_stream(order: Explicit, random: Random) -> Explicit:
+    """This order's actions in another order, with updates on the way."""
     ends = [m for m in range(order.microbatches - 1) if random.random() < 0.7] + [order.microbatches - 1]
     rows, after = [], defaultdict(set)
     for row, held in zip(order.actions, order.placement, strict=True):

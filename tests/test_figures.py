@@ -15,7 +15,7 @@ from drawn import area, bounds, boxes_in, bubble, chart_in, committed
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
-from figures import _store, bytes_per_flop, shares, versions_in_lanes
+from figures import _store, _view, bytes_per_flop, shares, versions_in_lanes
 from figures.__main__ import DPI, main
 from figures._exact import plain
 from figures._page import WIDTH
@@ -583,3 +583,7 @@ def marks(ax, label):
 
 def said_in(ax) -> list[str]:
     return [text.get_text() for text in ax.texts]
+
+
+def test_the_page_that_lessons_lead_to_is_what_the_library_makes_now():
+    assert _view.PAGE.read_text(encoding="utf-8") == _view.text()

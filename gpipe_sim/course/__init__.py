@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from gpipe_sim.course import mine
 from gpipe_sim.course.build import grade
 from gpipe_sim.course.printed import wide
+from gpipe_sim.course.puzzle import puzzle
 from gpipe_sim.course.reply import Reply
 from gpipe_sim.course.reveal import reveal
 
-__all__ = ["Reply", "grade", "mine", "reveal", "wide"]
+__all__ = ["Reply", "grade", "mine", "puzzle", "reveal", "wide"]
 
 
 def __getattr__(name: str):

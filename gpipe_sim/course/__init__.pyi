@@ -25,5 +25,6 @@ from gpipe_sim.course import lesson_B as lesson_B
 from gpipe_sim.course import mine as mine
 from gpipe_sim.course.build import grade as grade
 from gpipe_sim.course.printed import wide as wide
+from gpipe_sim.course.puzzle import puzzle as puzzle
 from gpipe_sim.course.reply import Reply as Reply
 from gpipe_sim.course.reveal import reveal as reveal

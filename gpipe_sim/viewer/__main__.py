@@ -9,6 +9,7 @@ from gpipe_sim.viewer.tables import tables
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "package.json").write_text('{"type":"module"}\n', encoding="utf-8")
     (folder / "tables.js").write_text(f"export const TABLES = {as_json(tables())};\n", encoding="utf-8")
     for name in SCRIPTS:
         (folder / f"{name}.js").write_text(read(f"{name}.js"), encoding="utf-8")

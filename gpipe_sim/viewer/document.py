@@ -8,7 +8,19 @@ from typing import Any
 from gpipe_sim.viewer.tables import tables
 
 #: In the order in which each may use what stands before it.
-SCRIPTS = ("clock", "families", "why", "memory", "share", "paint", "board", "page")
+SCRIPTS = (
+    "clock",
+    "families",
+    "why",
+    "memory",
+    "share",
+    "paint",
+    "runs",
+    "loaded",
+    "controls",
+    "board",
+    "page",
+)
 IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 
@@ -16,11 +28,20 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 def page(shown: dict[str, Any]) -> str:
     """The page as one HTML text that needs nothing else; ``shown`` is what it opens with."""
     parts = {
+        "colours": colours(),
         "style": read("page.css"),
         "script": f"const TABLES = {as_json(tables())};\n{joined()}",
         "shown": as_json(shown),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read("page.html"))
+
+
+def colours() -> str:
+    """The tables' colours as variables of CSS, by day and by night."""
+    known = tables()
+    pairs = {**known["colours"], "over": known["over"], "accent": [known["kinds"]["F"]["colour"]] * 2}
+    day, night = ("".join(f"--{name}:{pair[i]};" for name, pair in pairs.items()) for i in (0, 1))
+    return f":root{{{day}}}\n@media(prefers-color-scheme:dark){{:root{{{night}}}}}"
 
 
 def joined() -> str:

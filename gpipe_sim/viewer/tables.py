@@ -1,14 +1,23 @@
 """What the page knows from the library, as JSON: rules, words and colours, each of which has one home."""
 
+from dataclasses import fields
 from typing import Any
 
 from gpipe_sim.core.actions import MEANINGS, Kind
+from gpipe_sim.core.gpipe import DRAINS
 from gpipe_sim.core.memory import CATEGORIES
 from gpipe_sim.core.problems import REASONS
+from gpipe_sim.core.remat import MODES
 from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS
-from gpipe_sim.drawing import palette
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.drawing import geometry, options, palette, panel
+from gpipe_sim.errors import MOST
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
 from gpipe_sim.why.critical_path import ASSUMED
+
+FAMILIES = (*SCHEDULES, *WITHOUT_FLUSH)
+
+OVER = ["#b3261e", "#ff8a80"]  #: bytes, or microbatches, above a limit: by day and by night
 
 
 def tables() -> dict[str, Any]:
@@ -28,5 +37,26 @@ def tables() -> dict[str, Any]:
         },
         "dark": palette.DARK,
         "collective": palette.COLLECTIVE.colour,
-        "families": [family.__name__ for family in (*SCHEDULES, *WITHOUT_FLUSH)],
+        "over": OVER,
+        "later": palette.LATER,
+        "later_stage": panel.LATER_STAGE,
+        "faded": palette.FADED,
+        "long_wait": geometry.LONG,
+        "most_arrows": options.MOST_ARROWS,
+        "families": [family.__name__ for family in FAMILIES],
+        "about_families": {family.__name__: about(family) for family in FAMILIES},
+        "drains": DRAINS,
+        "modes": MODES,
+        "most": MOST,
+    }
+
+
+def about(family: type[Schedule]) -> dict[str, Any]:
+    """What charts call a family, its own options with their defaults, and whether it ends with a flush."""
+    plain = {each.name for each in fields(Schedule)}
+    return {
+        "name": family.name if isinstance(family.name, str) else family.__name__,
+        "options": {each.name: each.default for each in fields(family) if each.name not in plain},
+        "stages_per_device": family.stages_per_device,
+        "flush": family in SCHEDULES,
     }

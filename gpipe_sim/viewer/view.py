@@ -100,8 +100,8 @@ def as_html(*given: Schedule | Timeline, **how: Any) -> str:
     costs = how.get("costs")
     notes = [FIXED] * (costs is not None and type(costs) is not Costs)
     notes += [ROUNDED] * inexact(*_numbers(given, **how))
-    shown |= {"charts": charts, "at": 0, "notes": notes, "puzzles": [each.as_json() for each in puzzles()]}
-    return page(shown)
+    board = [{**each.record(), "rows": None} for each in puzzles().values()]  # the order is for who plays
+    return page(shown | {"charts": charts, "at": 0, "notes": notes, "puzzles": board})
 
 
 def record(

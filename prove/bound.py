@@ -1,0 +1,56 @@
+"""The simple bound: a device waits for its first microbatch, does its work, and the last one goes back."""
+
+from collections.abc import Iterator
+
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.timeline import number
+from gpipe_sim.errors import Real
+from gpipe_sim.viewer.puzzles import Bound, Puzzle
+
+
+def simple_bound(puzzle: Puzzle) -> Bound:
+    """The largest of what each device needs: head + work + tail, with the sentence that says it.
+
+        device k   [ head ][ all that device k does ][ tail ]
+
+    The head is what it takes until a forward can reach one of its stages, the tail how long a gradient takes
+    from one of them back to stage 0. Where backwards are split, W can fill the tail. So there the work
+    without W is followed by a tail, and all the work by nothing.
+    """
+    return max(_of_devices(puzzle), key=lambda bound: bound.value)
+
+
+def _of_devices(puzzle: Puzzle) -> Iterator[Bound]:
+    home = {stage: device for device, held in enumerate(puzzle.placement) for stage in held}
+    back = puzzle.kinds[1]
+
+    def takes(kind: str, stage: int) -> Real:
+        return puzzle.costs.duration(Action(stage, Kind(kind), 0), home[stage])
+
+    def way(kind: str, stage: int) -> Real:
+        """Through all stages before this one, with the messages between them."""
+        crossed = sum(home[s] != home[s + 1] for s in range(stage))
+        return sum(takes(kind, s) for s in range(stage)) + crossed * puzzle.costs.comm
+
+    last = takes("W", 0) if "W" in puzzle.kinds else 0  # after the last I of stage 0
+    for device, held in enumerate(puzzle.placement):
+        head = min(way("F", stage) for stage in held)
+        to_do = {kind: puzzle.microbatches * sum(takes(kind, s) for s in held) for kind in puzzle.kinds}
+        tail = min(way(back, stage) for stage in held) + last
+        some, every = to_do["F"] + to_do[back], sum(to_do.values())
+        if "W" in puzzle.kinds:
+            yield _bound(device, head, "it has", every, 0)
+        yield _bound(device, head, "its F and I are" if last else "it has", some, tail)
+
+
+def _bound(device: int, head: Real, has: str, work: Real, tail: Real) -> Bound:
+    value = head + work + tail
+    parts = [
+        f"Device {device} cannot start before {number(head)}"
+        if head
+        else f"Device {device} can start at once",
+        f"{has} {number(work)} of work",
+        f"and after that the last gradient needs {number(tail)} more" if tail else "",
+    ]
+    total = " + ".join(number(part) for part in (head, work, tail) if part)
+    return Bound(value, f"{', '.join(filter(None, parts))}: {total} = {number(value)}.")
