@@ -1,4 +1,4 @@
-"""What the page knows from the library: its rules, words and colours, as one table of JSON. Each has one home."""
+"""What the page knows from the library: its rules, words and colours, as one table. Each has one home."""
 
 from dataclasses import fields
 from typing import Any

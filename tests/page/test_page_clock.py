@@ -1,4 +1,4 @@
-"""The page's clock gives the library's times, bit for bit: every family, random orders, costs, links and bytes."""
+"""The page's clock gives the library's times, bit for bit: all families, random orders, costs, links, bytes."""
 
 import json
 import subprocess
@@ -21,9 +21,9 @@ import { lower, messageBytesOf, readEntry, simulate, writeEntry } from "./clock.
 
 console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(({ order, costs, links, bytes }) => {
   try {
-    const rows = order.rows.map((row) => row.split(" ").map(readEntry));
-    const program = lower({ ...order, rows });
-    const { start, end, sent, arrived, makespan } = simulate(program, costs, links, messageBytesOf(program, bytes));
+    const rows = order.rows.map((row) => row.split(" ").filter(Boolean).map(readEntry));
+    const program = lower({ ...order, rows }), bytesOf = messageBytesOf(program, bytes);
+    const { start, end, sent, arrived, makespan } = simulate(program, costs, links, bytesOf);
     const crossing = [...program.messageOf].filter((message) => message >= 0);
     const written = rows.map((row) => row.map(writeEntry).join(" "));
     const [left, there] = [sent, arrived].map((times) => crossing.map((message) => times[message]));
@@ -70,9 +70,8 @@ class Drawn:
         devices = program.devices if program.paired else self.random.randint(1, 6)
         homes: dict[tuple[int, int], int] = {}  # of each stage, or copy of one
         left = [(action, device) for device, row in enumerate(schedule.actions) for action in row]
-        needs = {
-            action: set(map(program.action_of, program.needs_of(i))) for i, (action, _) in enumerate(left)
-        }
+        needed = [set(map(program.action_of, program.needs_of(entry))) for entry in range(program.size)]
+        needs = {action: of_action for (action, _), of_action in zip(left, needed, strict=True)}
         rows: list[list[Action | OverlapFB]] = [[] for _ in range(devices)]
         ran: set[Action] = set()
         self.random.shuffle(left)
@@ -111,9 +110,6 @@ class Drawn:
         """What the page is asked, and what the library says."""
         schedule = self.schedule()
         program, rows = schedule.program, [" ".join(map(str, row)) for row in schedule.actions]
-        rows = [row for row in rows if row] or rows
-        if len(rows) < len(schedule.actions):  # a device without actions is a row of no text
-            return self.case()
         costs, (links, as_links) = self.of_costs(program.stages, program.devices), self.links(program.devices)
         sizes = [self.cost() for _ in range(program.stages - 1)]
         size = None if links is None else self.one_of(self.cost(), sizes)
