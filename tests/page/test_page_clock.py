@@ -1,4 +1,4 @@
-"""The page's clock gives the library's times, bit for bit: all families, random orders, costs, links, bytes."""
+"""The page's clock gives the library's times, bit for bit: families, random orders, costs, links, bytes."""
 
 import json
 import subprocess
