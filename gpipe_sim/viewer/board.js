@@ -150,10 +150,6 @@ export class Board {
     this.restart(this.future.pop());
   }
 
-  clear() {
-    this.change(() => this.restart([]));
-  }
-
   /** The actions that a text spells, such as "0F0 0B0"; Error for what the board does not have. */
   read(text) {
     return text.split(/\s+/).filter(Boolean).map((word) => {
@@ -187,16 +183,17 @@ export class Board {
     return this.sequence.slice(count);
   }
 
-  /** Put all later microbatches where the last complete one is, each so much later: whatever ends soonest. How many. */
+  /** Put all later microbatches where the last complete one is, each so much later that all ends soonest; how many. */
   stamp() {
     const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times, sequence } = this;
     const all = countTo(size), of = (m) => all.filter((id) => microbatch[id] === m), isMissing = (id) => !this.placed[id];
-    const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing));
-    if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(of(0).filter(isMissing))}`);
+    const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing)), lacks = of(0).filter(isMissing);
+    if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(lacks)}`);
     const like = (id) => times.get(find(kind[id], stage[id], model));
+    const wanted = all.filter((id) => times.has(id) || microbatch[id] > model);
     const repeated = (by) => {
       const due = (id) => times.get(id)?.start ?? like(id).start + (microbatch[id] - model) * by;
-      const inTurn = all.filter((id) => times.has(id) || microbatch[id] > model).sort((a, b) => due(a) - due(b) || a - b);
+      const inTurn = wanted.sort((a, b) => due(a) - due(b) || a - b);
       this.restart([]);
       this.fill(this.rows.map((_, k) => inTurn.filter((id) => home[id] === k)));
       return { placed: this.sequence, ends: this.timeline.makespan, keeps: sequence.every((id) => this.placed[id]) };
@@ -230,6 +227,12 @@ export class Board {
     return this.puzzle.par ?? Math.max(...this.bounds.map(({ value }) => value));
   }
 
+  /** How much more than that it takes; a last digit of doubles is nothing. */
+  get over() {
+    const over = this.timeline.makespan - this.goal;
+    return Math.abs(over) > 1e-9 * this.goal ? over : 0;
+  }
+
   /** The longest wait before an action that need not be, if possible where a device has least to spare; or null. */
   get lost() {
     const { times, bounds } = this;
@@ -244,25 +247,25 @@ export class Board {
 
   /** So far: the makespan, the share of device time in which nobody works, and how full the fullest device was. */
   get score() {
-    const { puzzle, rows, peaks, goal, timeline: { makespan } } = this, devices = rows.length;
+    const { puzzle, rows, peaks, takes, goal, timeline: { makespan } } = this, devices = rows.length;
     const limits = puzzle.room ?? puzzle.placement.map((stages) => stages.length * puzzle.microbatches);
-    const [device] = withMost(countTo(devices), (k) => peaks[k] / limits[k]), held = peaks[device];
-    const bubble = (ids, until) => (until ? (devices * until - sumOf(ids.map((id) => this.takes[id]))) / (devices * until) : 0);
-    const atGoal = bubble(countTo(this.work.size), goal);
-    return { makespan, bubble: bubble(rows.flat(), makespan), atGoal, held, limit: limits[device], device };
+    const [device] = withMost(countTo(devices), (k) => peaks[k] / limits[k]), busy = sumOf(this.sequence.map((id) => takes[id]));
+    const bubble = (work, until) => (until ? (devices * until - work) / (devices * until) : 0);
+    const all = { bubble: bubble(busy, makespan), atGoal: bubble(sumOf([...takes]), goal) };
+    return { makespan, ...all, held: peaks[device], limit: limits[device], device };
   }
 
   /** What is to be said of a board that is finished, or on which nothing can go; else "". */
   get standing() {
-    const { goal, puzzle, lost, timeline: { makespan } } = this, over = makespan - goal;
-    const takes = `It takes ${number(makespan)}`, name = puzzle.par === null ? "the bound" : "par";
+    const { over, puzzle, lost, timeline: { makespan } } = this, takes = `It takes ${number(makespan)}`;
     if (!this.finished) {
       const says = this.rows.flatMap((_, device) => this.candidates(device)).map((id) => this.refusal(id));
       return says.includes("") ? "" : `Nothing can go any more, so undo: ${says.join("; ")}.`;
     }
-    if (over > 0) return `${takes}, ${number(over)} more than ${name}.${lost ? ` What cost most: ${lost.sentence}.` : ""}`;
+    const name = puzzle.par === null ? "the bound" : "par", cost = lost ? ` What cost most: ${lost.sentence}.` : "";
+    if (over > 0) return `${takes}, ${number(over)} more than ${name}.${cost}`;
     if (over < 0) return `${takes}, less than par: nobody had found that.`;
-    return puzzle.gap ? `${takes}: par, but no proof says that nothing is below it.` : `${takes}: ${name}, and no order takes less.`;
+    return `${takes}: ${name}, and ${puzzle.gap ? "nobody knows whether an" : "no"} order takes less.`;
   }
 
   /** The rows as the library writes and reads them. */
@@ -340,7 +343,7 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     r: () => board.redo(),
     n: () => `Placed what had no alternative: ${board.texts(board.step()) || "nothing"}.`,
     p: () => `Placed ${board.stamp()} actions, as the last complete microbatch has them.`,
-    o: () => board.clear(),
+    o: () => board.change(() => board.restart([])),
   };
 
   function state() {
@@ -349,7 +352,8 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
   }
 
   function begin() {
-    board = savedBoard({ puzzle: choose.value, choice: Object.fromEntries(new FormData(own)) }, puzzles);
+    const chosen = Object.fromEntries([...own.elements].map(({ name, value }) => [name, value]));
+    board = savedBoard({ puzzle: choose.value, choice: chosen }, puzzles);
   }
 
   function placeTyped() {
@@ -391,15 +395,15 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
 
   /** A device: what is placed, how much it holds, and what may come next. */
   function deviceRow(row, k) {
-    const { times, puzzle: { room }, held, lost, goal, finished, timeline: { makespan } } = board;
+    const { times, puzzle: { room }, held, lost, goal, finished, over } = board, name = `device ${k}`;
     const runs = row.map((id) => `${board.text(id)} from ${number(times.get(id).start)} to ${number(times.get(id).end)}`);
     const boxes = [...row.map((id) => boxOf(id, times.get(id))), box("goal", { start: goal, end: goal })];
-    if (finished && makespan > goal && lost?.device === k) boxes.push(box("lost", lost));
-    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `device ${k}: ${runs.join(", ")}` }, ...boxes);
+    if (finished && over > 0 && lost?.device === k) boxes.push(box("lost", lost));
+    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `${name}: ${runs.join(", ")}` }, ...boxes);
     const next = board.candidates(k).map((id) => choice(id, lane));
-    return node("div", { className: "board-row" }, node("span", {}, `device ${k}`), lane,
+    return node("div", { className: "board-row" }, node("span", {}, name), lane,
       node("span", {}, `${held[k]}${room ? ` of ${room[k]}` : ""}`),
-      node("div", { className: "board-next", role: "group", ariaLabel: `device ${k}, next` }, ...next));
+      node("div", { className: "board-next", role: "group", ariaLabel: `${name}, next` }, ...next));
   }
 
   function choice(id, lane) {
@@ -455,21 +459,6 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     return [area, button("Copy", copy), button("See it in a chart", show)];
   }
 
-  /** Keys of the tools, and arrows from choice to choice. */
-  function pressed(event) {
-    const { key, target } = event, typing = target.matches("input, select, textarea");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    const rows = [...lanes.children].map((row) => [...row.querySelectorAll("button")]).filter((row) => row.length);
-    const k = rows.findIndex((row) => row.includes(target));
-    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[key] ?? [0, 0];
-    if (key in does) attempt(does[key]);
-    else if (k >= 0 && (down || right)) {
-      const row = rows.at((k + down) % rows.length);
-      row.at((rows[k].indexOf(target) + right) % row.length).focus();
-    } else return;
-    event.preventDefault();
-  }
-
   const free = { name: "free", title: "A board of your own" };
   choose.append(...[...puzzles, free].map(({ name, title }) => node("option", { value: name }, title)));
   for (const [kind, { colour }] of Object.entries(TABLES.kinds)) container.style.setProperty(`--${kind}`, colour);
@@ -481,7 +470,10 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
   }
   choose.onchange = () => attempt(begin);
   for (const button of tools.querySelectorAll("[type=button]")) button.onclick = () => attempt(does[button.value]);
-  container.onkeydown = pressed;
+  container.onkeydown = ({ key, target, ctrlKey, metaKey, altKey }) => {
+    const typing = target.matches("input, select, textarea") || ctrlKey || metaKey || altKey;
+    if (!typing && key in does) attempt(does[key]);
+  };
   draw();
   return {
     state,
