@@ -102,8 +102,8 @@ class Model:
 
     def _held(self, stage: int, m: int) -> tuple[int, int]:
         """The entries that take and free the room of a stage and microbatch."""
-        first, *_, last = self.puzzle.kinds
-        return self.place[f"{stage}{first}{m}"], self.place[f"{stage}{last}{m}"]
+        kinds = self.puzzle.kinds
+        return self.place[f"{stage}{kinds[0]}{m}"], self.place[f"{stage}{kinds[-1]}{m}"]
 
     def _in_turn(self) -> None:
         """Every stage takes microbatches in the order 0, 1, 2, ...: so what makes room for each is known."""

@@ -3,7 +3,7 @@
 
 import { TABLES } from "./tables.js";
 import { FAMILIES } from "./families.js";
-import { UNIT, countTo } from "./runs.js";
+import { UNIT, rangeOf } from "./runs.js";
 
 /** The controls of a page with these charts; `size` has what its families share, `changed` is called after a change. */
 export function controlsOf(page, changed) {
@@ -28,7 +28,7 @@ export function controlsOf(page, changed) {
   };
 
   const even = (list) => (list.every((value) => value === list[0]) ? list[0] : list);
-  const oneOf = (cost, count, place, value) => even(countTo(count).map((i) => (i === place ? value : Array.isArray(cost) ? cost[i] : cost)));
+  const oneOf = (cost, count, place, value) => even(rangeOf(count).map((i) => (i === place ? value : Array.isArray(cost) ? cost[i] : cost)));
   const costNow = (name) => {
     const cost = live()[0]?.record.costs[name] ?? UNIT[name];
     return Array.isArray(cost) ? cost[Math.min(page.stage ?? 0, cost.length - 1)] : cost;
@@ -49,15 +49,15 @@ export function controlsOf(page, changed) {
 
   const families = Object.entries(FAMILIES).map(([family, { name }]) => [family, name]);
   const family = (label, n) => ({
-    id: `family${n}`, where: "orders", label, enabled: () => n < page.charts.length,
+    id: `family${n}`, label, enabled: () => n < page.charts.length,
     choices: () => (page.charts[n]?.given ? [["", `${page.charts[n].given.schedule.name} (given)`], ...families] : families),
     now: () => (page.charts[n] && !page.charts[n].record.schedule.rows ? page.charts[n].record.schedule.family : ""),
     set: (chosen) => each([page.charts[n]], (record) => chosen === "" ? page.charts[n].given : {
       times: null, costs: record.costs ?? live()[0]?.record.costs ?? UNIT, schedule: ofFamily(chosen, record.schedule.rows ? {} : record.schedule),
     }),
   });
-  const size = (id, label, name, to, enabled) => ({ id, where: "orders", label, range: [1, to, 1], now: () => page.size[name], set: resize(name), enabled });
-  const cost = (id, label, name) => ({ id, where: "costs", label, range: [0, 4, 0.25], now: () => costNow(name), set: setCost(name), enabled: () => live().length });
+  const size = (id, label, name, to, enabled) => ({ id, label, range: [1, to, 1], now: () => page.size[name], set: resize(name), enabled, more: id === "V" });
+  const cost = (id, label, name) => ({ id, more: true, label, range: [0, 4, 0.25], now: () => costNow(name), set: setCost(name), enabled: () => live().length });
   const place = (text) => (text === "" ? null : Number(text));
   return [
     family("above", 0),
@@ -66,14 +66,14 @@ export function controlsOf(page, changed) {
     size("M", "microbatches M", "microbatches", 64, () => plain().length),
     size("V", "stages each", "stages_per_device", 4, () => plain().some(({ record }) => "stages_per_device" in options(record))),
     {
-      id: "recompute", where: "orders", label: "recompute", enabled: () => plain().length,
+      id: "recompute", more: true, label: "recompute", enabled: () => plain().length,
       choices: () => TABLES.modes.map((mode) => [mode, mode.replace("_", " ")]).reverse(),
       now: () => plain()[0]?.record.schedule.recompute ?? "never",
       set: (recompute) => each(plain(), ({ schedule }) => ({ schedule: { ...schedule, recompute } })),
     },
     {
-      id: "stage", where: "costs", label: "F, I, W of", enabled: () => live().length,
-      choices: () => [["", "every stage"], ...countTo(Math.max(1, ...live().map(({ run }) => run?.program.stages ?? 1))).map((s) => [s, `stage ${s}`])],
+      id: "stage", more: true, label: "costs of", enabled: () => live().length,
+      choices: () => [["", "every stage"], ...rangeOf(Math.max(1, ...live().map(({ run }) => run?.program.stages ?? 1))).map((s) => [s, `stage ${s}`])],
       now: () => page.stage ?? "",
       set: (text) => {
         page.stage = place(text);
@@ -81,16 +81,16 @@ export function controlsOf(page, changed) {
       },
     },
     cost("F", "F forward", "forward"),
-    cost("I", "I input grad.", "input_grad"),
-    cost("W", "W weight grad.", "weight_grad"),
+    cost("I", "I input gradient", "input_grad"),
+    cost("W", "W weight gradient", "weight_grad"),
     cost("comm", "message", "comm"),
     {
-      id: "slow", where: "costs", label: "slow device", enabled: () => live().length,
-      choices: () => [["", "none"], ...countTo(page.size.devices).map((d) => [d, `device ${d}`])],
+      id: "slow", more: true, label: "slow device", enabled: () => live().length,
+      choices: () => [["", "none"], ...rangeOf(page.size.devices).map((d) => [d, `device ${d}`])],
       now: () => slowest()[0] ?? "", set: (text) => setSlow(place(text), Math.max(2, slowest()[1])),
     },
     {
-      id: "times", where: "costs", label: "times slower", range: [1, 4, 0.25], enabled: () => slowest()[0] !== null,
+      id: "times", more: true, label: "how many times", range: [1, 4, 0.25], enabled: () => slowest()[0] !== null,
       now: () => slowest()[1], set: (times) => setSlow(slowest()[0], times),
     },
   ];

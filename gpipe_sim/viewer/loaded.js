@@ -3,7 +3,7 @@
 
 import { F, KINDS, readEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
-import { UNIT, orderFrom, countTo } from "./runs.js";
+import { UNIT, orderFrom, rangeOf } from "./runs.js";
 
 const NAMES = ["family", "options", "placement", "rows"];
 const MOST_ACTIONS = 1_000_000;
@@ -33,7 +33,7 @@ function doubles(value, where, count) {
 export function readLoaded(json, now) {
   const given = typeof json === "string" ? parsed(json) : json;
   if (isRecord(given) && Array.isArray(given.charts)) return wholeState(given);
-  const things = (Array.isArray(given) ? given : [given]).map(thing);
+  const things = [given].flat().map(thing);
   must(things.length, "an empty list shows nothing");
   const found = things.filter(({ kind }) => kind !== "costs").map(({ record }) => record), costs = things.findLast(({ kind }) => kind === "costs");
   let charts = found.length ? found : now;

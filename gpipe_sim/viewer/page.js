@@ -8,14 +8,16 @@ import { KINDS, writeEntry } from "./clock.js";
 import { criticalPath, number } from "./why.js";
 import { fromFragment, toFragment } from "./share.js";
 import { layout, paintOver, paintRun, placeAt, readColours, swatch } from "./paint.js";
-import { litAt, percent, runOf, countTo } from "./runs.js";
+import { INPUTS, litAt, percent, runOf, rangeOf } from "./runs.js";
 import { readLoaded } from "./loaded.js";
+import { FAMILIES } from "./families.js";
 import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
 
 const page = { charts: [], size: {}, stage: null, at: 0, until: 0, ask: null, kept: false, hover: null, lit: null, notes: [], welcome: null };
 const controls = controlsOf(page, runSoon), still = matchMedia("(prefers-reduced-motion: reduce)");
 const waiting = { run: 0, over: 0, play: 0 };
+
 let board = null;
 
 const $ = (id) => document.getElementById(id);
@@ -111,14 +113,12 @@ function wantedOf(run) {
   return { path: new Set(path.map(({ entry }) => entry).filter((each) => each != null)), messages: shown ? messages.keys() : on };
 }
 
-function drawCaption({ run, refused, panel }) {
-  panel.title.textContent = run ? run.name : "This schedule cannot be";
-  panel.box.hidden = panel.facts.hidden = !run;
-  panel.refused.hidden = !refused;
-  panel.refused.textContent = refused ?? "";
-  if (!run) return;
+function drawCaption({ record, run, refused, panel }) {
+  panel.title.textContent = run?.name ?? FAMILIES[record.schedule.family].name;
+  panel.box.classList.toggle("refused", !run);
+  if (!run) return panel.facts.replaceChildren(make("span", {}, refused));
   const { program, timeline } = run, says = [number(timeline.makespan), percent(run.waiting), `${run.heldText(run.most)}`];
-  panel.facts.replaceChildren(...["long", "waiting", "held at most"].map((word, i) => make("span", {}, make("b", {}, says[i]), ` ${word}`)));
+  panel.facts.replaceChildren(...["long", "waiting", run.bytes ? "held at most" : "microbatches held at most"].map((word, i) => make("span", {}, make("b", {}, says[i]), ` ${word}`)));
   const size = `${program.devices} device${program.devices > 1 ? "s" : ""}, ${program.microbatches} microbatch${program.microbatches > 1 ? "es" : ""}`;
   panel.box.setAttribute("aria-label", `${run.name}, ${size}: ${says[0]} long, ${says[1]} waiting. Arrow keys go from action to action`);
   if (run.record.times) panel.facts.append(make("span", {}, "as given: the costs do not move it"));
@@ -127,10 +127,11 @@ function drawCaption({ run, refused, panel }) {
 function drawLegend(runs) {
   const kinds = Object.keys(TABLES.kinds).filter((kind) => runs.some((run) => run.kinds.includes(kind)));
   const looks = kinds.map((kind) => [TABLES.kinds[kind], `${kind} ${TABLES.meanings[kind]}`]);
+  if (runs.some(({ program }) => program.stages > program.devices)) looks.push([{ ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage]);
   looks.push([{ colour: TABLES.colours.lane[0] }, "waiting"]);
   for (const what of new Set(runs.flatMap(({ timeline }) => timeline.collectives.map((each) => each.what)))) looks.push([{ colour: TABLES.collective }, what]);
   if (runs.some(({ bytes }) => bytes)) looks.push(...Object.entries(TABLES.memory).map(([name, look]) => [look, name]));
-  else looks.push([TABLES.memory["saved activations"], "microbatches held"]);
+  else looks.push([TABLES.memory["saved activations"], "microbatches held"], ...(kinds.includes("R") ? [[INPUTS, "only their input"]] : []));
   $("legend").replaceChildren(...looks.map(([look, words]) => make("li", {}, make("canvas", { ariaHidden: "true" }), words)));
   looks.forEach(([look], i) => swatch($("legend").children[i].firstChild, look));
 }
@@ -193,11 +194,11 @@ function ask(place, kept, move = true) {
 // A panel: two canvases that take the mouse and the keys
 
 function addPanel(chart, n) {
-  const title = make("h2"), facts = make("div", { className: "caption" }), refused = make("p", { className: "refused" });
+  const title = make("h2"), facts = make("div", { className: "caption" });
   const [base, over] = [0, 1].map(() => make("canvas", { ariaHidden: "true" }));
   const box = make("div", { className: "panel", tabIndex: 0, role: "application" }, base, over);
-  chart.panel = { title, facts, refused, base, over, box };
-  $("panels").append(make("section", { className: "chart" }, make("div", { className: "caption" }, title, facts), refused, box));
+  chart.panel = { title, facts, base, over, box };
+  $("panels").append(make("section", { className: "chart" }, make("div", { className: "caption" }, title, facts), box));
   let drag = null;
   const place = (event) => {
     const edge = box.getBoundingClientRect();
@@ -268,30 +269,45 @@ function play() {
   const going = !waiting.play;
   if (going && page.at >= page.until) page.at = 0;
   $("play").textContent = going ? "Pause" : "Play";
-  if (!going) return (waiting.play = clearTimeout(waiting.play) ?? 0);
-  const slow = still.matches, before = { now: performance.now() };
-  const tick = () => {
-    const now = performance.now();
-    if (slow) step(true);
-    else scrub(page.at + (((now - before.now) / 12000) * page.until));
-    before.now = now;
-    if (page.at >= page.until) return play();
-    waiting.play = setTimeout(tick, slow ? 600 : 8);
+  $("play").ariaPressed = String(going);
+  if (!going) {
+    clearTimeout(waiting.play);
+    cancelAnimationFrame(waiting.play);
+    waiting.play = 0;
+    return;
+  }
+  let before = performance.now();
+  const tick = (now) => {
+    if (still.matches) step(true);
+    else scrub(page.at + ((now - before) / 12000) * page.until);
+    before = now;
+    if (page.at >= page.until) play();
+    else again();
   };
-  waiting.play = setTimeout(tick, slow ? 600 : 8);
+  const again = () => (waiting.play = still.matches ? setTimeout(tick, 600) : requestAnimationFrame(tick));
+  again();
 }
 
 // Controls, table, welcome
 
 function buildControls() {
-  for (const { id, where, label, range, set } of controls) {
+  const boxes = controls.map(({ id, label, more, range, set }) => {
     const input = range ? make("input", { id, type: "range" }) : make("select", { id });
     input.addEventListener("input", () => {
       set(range ? Number(input.value) : input.value);
       if (range) input.nextSibling.textContent = number(Number(input.value));
     });
-    $(where).append(make("label", { className: "control" }, make("span", {}, label), input, ...(range ? [make("output", { htmlFor: id })] : [])));
-  }
+    const value = range ? [make("output", { htmlFor: id })] : [];
+    return make("label", { className: more ? "control more" : "control" }, make("span", {}, label), input, ...value);
+  });
+  const more = make("button", { id: "more", type: "button", onclick: () => showMore(more.ariaExpanded !== "true") }, "More to move");
+  $("controls").append(...boxes.filter((box) => !box.classList.contains("more")), more, ...boxes.filter((box) => box.classList.contains("more")));
+  showMore(!page.welcome && innerWidth > 600);
+}
+
+function showMore(all) {
+  $("more").ariaExpanded = String(all);
+  $("controls").classList.toggle("few", !all);
 }
 
 function refreshControls() {
@@ -316,7 +332,7 @@ function refreshControls() {
 function drawTable() {
   if (!$("list").open) return;
   const [n, device] = ($("which").firstChild?.lastChild.value ?? "0 0").split(" ").map(Number);
-  const places = page.charts.flatMap(({ run }, i) => (run ? countTo(run.program.devices).map((d) => [`${i} ${d}`, `${run.name}, device ${d}`]) : []));
+  const places = page.charts.flatMap(({ run }, i) => (run ? rangeOf(run.program.devices).map((d) => [`${i} ${d}`, `${run.name}, device ${d}`]) : []));
   const select = make("select", { onchange: drawTable }, ...places.map(([value, words]) => make("option", { value }, words)));
   const found = places.find(([value]) => value === `${n} ${device}`) ?? places[0];
   if (!found) return $("table").replaceChildren();
@@ -325,7 +341,7 @@ function drawTable() {
   $("which").replaceChildren(make("label", {}, "Actions of ", select));
   if (had) select.focus();
   const [chart, d] = found[0].split(" ").map(Number), { program, timeline, held, heldText } = page.charts[chart].run;
-  const rows = countTo(program.first[d + 1] - program.first[d]).map((i) => {
+  const rows = rangeOf(program.first[d + 1] - program.first[d]).map((i) => {
     const e = program.first[d] + i, p = program.parts[e], own = held[d];
     const after = own.total[own.times.findLastIndex((time) => time <= timeline.end[e])];
     return [writeEntry(program.entries[e]), TABLES.meanings[KINDS[program.kind[p]]], program.stage[p], program.microbatch[p], number(timeline.start[e]), number(timeline.end[e]), heldText(after)];
@@ -340,8 +356,8 @@ function drawWelcome() {
   $("welcome").hidden = !page.welcome;
   if (!page.welcome) return;
   const [one, other] = page.charts.map(({ run }) => run), numbers = [];
-  if (one) numbers.push([percent(one.waiting), `of its devices' time ${one.name} waits`]);
-  if (one && other) numbers.push([one.heldText(one.most), `microbatches at most held by a device of ${one.name}; ${other.name} holds ${other.heldText(other.most)}`]);
+  if (one) numbers.push([percent(one.waiting), `of the time devices wait with ${one.name}`]);
+  if (one && other) numbers.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}, ${other.heldText(other.most)} with ${other.name}`]);
   const ways = page.welcome.ways.map(({ text, href }) => make("a", { href: /^(https?:|[^:]*$)/.test(href) ? href : "#" }, text));
   $("title").textContent = page.welcome.sentence;
   $("welcome").replaceChildren(make("ul", {}, ...numbers.map(([value, words]) => make("li", {}, make("b", {}, value), words))), make("nav", { ariaLabel: "ways on" }, ...ways));
@@ -361,12 +377,18 @@ function showView(name) {
 function load(json) {
   const found = readLoaded(json, page.charts.map(({ record }) => record));
   const charts = found.charts.map((record) => ({ record, given: record.schedule.rows ? record : null, run: runOf(record), refused: null }));
+  if (found.board) board?.load(found.board);
   $("panels").replaceChildren();
   Object.assign(page, { charts, at: found.at ?? 0, ask: found.ask ?? null, kept: false, hover: null, lit: null, stage: null });
   const sizes = charts.find(({ record }) => !record.schedule.rows) ?? charts[0], { program, order } = sizes.run;
   page.size = { devices: program.devices, microbatches: program.microbatches, stages_per_device: order.options?.stages_per_device ?? 2 };
   charts.forEach(addPanel);
   runNow();
+}
+
+function fromBoard(json) {
+  load(json);
+  showView("charts");
 }
 
 function state() {
@@ -385,16 +407,14 @@ function state() {
     peak: runs.map(({ counts }) => counts.map((each) => Math.max(...each.counts))),
     bytes: runs.map(({ bytes, held }) => bytes && held.map(({ total }) => Math.max(...total))),
     sentence: $("say").textContent,
-    board: board?.state?.() ?? null,
+    board: board && board.state(),
   };
 }
 
 function fromLink() {
   if (location.hash.length < 2) return;
   try {
-    const found = fromFragment(location.hash.slice(1));
-    load(found);
-    if (found.board) board?.load?.(found.board);
+    load(fromFragment(location.hash.slice(1)));
   } catch (error) {
     $("say").textContent = `this link shows nothing: ${error.message}`;
   }
@@ -413,13 +433,12 @@ async function copyLink() {
 function open() {
   const shown = JSON.parse($("shown").textContent);
   readColours();
-  buildControls();
   page.welcome = shown.welcome ?? null;
-  $("more").open = !page.welcome && innerWidth > 600;
+  buildControls();
   $("notes").replaceChildren(...(shown.notes ?? []).map((note) => make("p", {}, note)));
   load(shown);
   $("views").hidden = !shown.puzzles?.length;
-  if (shown.puzzles?.length) board = mountBoard($("board"), { puzzles: shown.puzzles, load, words: TABLES }) ?? null;
+  if (shown.puzzles?.length) board = mountBoard($("board"), { puzzles: shown.puzzles, load: fromBoard });
   for (const name of ["charts", "board"]) $(`show-${name}`).addEventListener("click", () => showView(name));
   $("play").addEventListener("click", play);
   $("back").addEventListener("click", () => step(false));
@@ -435,7 +454,8 @@ function open() {
   $("copy").addEventListener("click", copyLink);
   $("list").addEventListener("toggle", drawTable);
   addEventListener("hashchange", fromLink);
-  new ResizeObserver(() => $("charts").hidden || requestAnimationFrame(drawAll)).observe($("panels"));
+  let wide = 0;
+  new ResizeObserver(([{ contentRect }]) => contentRect.width && wide !== (wide = contentRect.width) && requestAnimationFrame(drawAll)).observe($("panels"));
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
     matchMedia(query).addEventListener("change", () => (readColours(), drawAll()));
   }

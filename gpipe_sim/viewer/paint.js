@@ -5,9 +5,10 @@
 
 import { TABLES } from "./tables.js";
 import { KINDS } from "./clock.js";
+import { heldAt } from "./memory.js";
 import { number } from "./why.js";
 
-const FONT = "12px system-ui, sans-serif", LETTER = 7, TOP = 5, AXIS = 26;
+const FONT = "12px system-ui, sans-serif", LETTER = 7, TOP = 5, AXIS = 26, COLUMN = 4;
 const PEN = { dark: false, patterns: new Map(), fills: new Map() };
 
 /** The page's colours as the browser has them now: by day, by night, or forced. */
@@ -65,9 +66,9 @@ function patternOf(context, name) {
 }
 
 /** A piece of the legend: a look of the tables on a canvas of 14 pixels. */
-export function swatch(canvas, { colour, pattern, band }) {
+export function swatch(canvas, { colour, pattern, band, shade }) {
   const g = sized(canvas, 14, 14);
-  g.fillStyle = colour === TABLES.colours.lane[0] ? PEN.lane : seen(colour);
+  g.fillStyle = colour === TABLES.colours.lane[0] ? PEN.lane : shade ? fillOf(0, shade).fill : seen(colour);
   g.fillRect(0, 0, 14, 14);
   if (pattern) paintPattern(g, pattern, band, 0, 0, 14, 14);
 }
@@ -116,7 +117,10 @@ export function paintRun(p, wanted) {
   g.textBaseline = "middle";
   g.fillStyle = PEN.lane;
   for (let d = 0; d < program.devices; d++) g.fillRect(p.left, downTo(p, d), timeline.makespan * p.scale, p.lane);
-  paintParts(p, g, wanted.path);
+  p.coarse = isCoarse(p);
+  p.column = p.coarse ? COLUMN : 1 / (window.devicePixelRatio || 1);
+  if (p.coarse) paintShares(p, g);
+  else paintParts(p, g, wanted.path);
   if (p.lane >= 14) paintWaits(p, g);
   for (let d = 0; d < program.devices; d++) paintHeld(p, g, d);
   paintTogether(p, g);
@@ -137,13 +141,37 @@ function partsAlike({ program, shades }) {
   return [...alike.values()];
 }
 
-/** Where the box of a part is. Boxes that nearly vanish take whole pixels, so that no ground shines through. */
+/** Where the box of a part is. */
 function boxOf(p, part) {
-  const { program, timeline } = p.run, e = program.entry[part];
-  const count = program.parts[e + 1] - program.parts[e], high = p.lane / count;
-  let x = acrossTo(p, timeline.start[e]), end = acrossTo(p, timeline.end[e]);
-  if (end - x < 3) [x, end] = [Math.round(x), Math.round(end)];
-  return { x, y: downTo(p, program.home[e]) + (part - program.parts[e]) * high, wide: end - x, high };
+  const { program, timeline } = p.run, e = program.entry[part], high = p.lane / (program.parts[e + 1] - program.parts[e]);
+  const y = downTo(p, program.home[e]) + (part - program.parts[e]) * high;
+  return { x: acrossTo(p, timeline.start[e]), y, wide: (timeline.end[e] - timeline.start[e]) * p.scale, high };
+}
+
+/** Whether there are too many actions for a box each: a lane has less than so many pixels for one. */
+const isCoarse = ({ run: { program, timeline }, scale }) => (timeline.makespan * scale * program.devices) / program.size < 1.5;
+
+/** Instead of boxes: in columns, how much of its time a device spends in actions of each kind, and above them waits. */
+function paintShares(p, g) {
+  const { program, timeline } = p.run, columns = Math.ceil(timeline.makespan * p.scale / COLUMN), unit = COLUMN / p.scale;
+  const floor = new Float64Array(program.devices * columns), shares = [...KINDS].map(() => new Float64Array(floor.length));
+  for (let part = 0; part < program.kind.length; part++) {
+    const e = program.entry[part], halves = program.parts[e + 1] - program.parts[e], [from, to] = [timeline.start[e], timeline.end[e]];
+    for (let i = Math.floor(from / unit); i * unit < to; i++) {
+      const time = Math.min(to, (i + 1) * unit) - Math.max(from, i * unit);
+      shares[program.kind[part]][program.home[e] * columns + i] += time / unit / halves;
+    }
+  }
+  shares.forEach((share, kind) => {
+    g.beginPath();
+    share.forEach((part, i) => {
+      if (!part) return;
+      g.rect(p.left + (i % columns) * COLUMN, downTo(p, Math.floor(i / columns)) + p.lane * (1 - floor[i] - part), COLUMN, p.lane * part);
+      floor[i] += part;
+    });
+    g.fillStyle = fillOf(kind, 0).fill;
+    g.fill();
+  });
 }
 
 /** Boxes with their patterns, then their numbers: of a kind all that have a number, or none. */
@@ -166,7 +194,7 @@ function paintParts(p, g, path) {
   }
   g.globalAlpha = 1;
   g.textAlign = "center";
-  const digits = String(program.microbatches - 1).length * LETTER + 4;
+  const digits = String(program.microbatches - 1).length * LETTER + 3;
   for (const { kind, shade, parts } of groups) {
     if (narrowest[kind] < digits) continue;
     const { pattern, band } = TABLES.kinds[KINDS[kind]], clear = pattern ? 1 - band / 2 : 1;
@@ -197,29 +225,28 @@ function paintWaits(p, g) {
 
 const inSum = (p, d, from, to) => p.run.timeline.collectives.some((each) => each.devices.includes(d) && each.start < to && each.end > from);
 
-/** The strip below a lane: what the device holds over time, on one scale for the page; in a pixel, the most. */
+/** The strip below a lane: what the device holds over time, on one scale for the page; in a column, the most. */
 function paintHeld(p, g, d) {
-  const { times, layers } = p.run.held[d], { makespan } = p.run.timeline, y = downTo(p, d) + p.lane + p.together + 2;
-  const floor = new Float64Array(times.length);
+  const { times, layers } = p.run.held[d], y = downTo(p, d) + p.lane + p.together + 2, floor = new Float64Array(times.length);
+  const places = times.map((time) => Math.round(acrossTo(p, time) / p.column) * p.column);
+  places.push(Math.round(acrossTo(p, p.run.timeline.makespan) / p.column) * p.column);
+  const heightOf = (value) => y + p.strip * (1 - value / p.most);
   for (const { look, values } of layers) {
-    g.fillStyle = seen(look.colour);
-    for (let i = 0; i < times.length; ) {
-      const x = Math.round(acrossTo(p, times[i]) * 2) / 2;
-      let low = floor[i], high = low + values[i], next = i + 1, end = x;
-      for (; next <= times.length; next++) {
-        end = Math.round(acrossTo(p, next < times.length ? times[next] : makespan) * 2) / 2;
-        if (end > x || next === times.length) break;
-        if (floor[next] + values[next] > high) [low, high] = [floor[next], floor[next] + values[next]];
-      }
-      const tall = ((high - low) / p.most) * p.strip;
-      g.fillRect(x, y + p.strip * (1 - high / p.most), end - x, tall);
-      if (look.pattern && tall > 3) {
-        paintPattern(g, look.pattern, 1, x, y + p.strip * (1 - high / p.most), end - x, tall);
-        g.fillStyle = seen(look.colour);
-      }
-      i = next;
+    const bars = []; // [x, its end, low, high], as few as there can be
+    for (let i = 0; i < times.length; i++) {
+      const last = bars.at(-1), low = floor[i], high = (floor[i] += values[i]);
+      if (last && places[i] === last[0]) {
+        if (high > last[3]) last.splice(2, 2, low, high);
+        last[1] = places[i + 1];
+      } else if (last && low === last[2] && high === last[3]) last[1] = places[i + 1];
+      else bars.push([places[i], places[i + 1], low, high]);
     }
-    for (let i = 0; i < times.length; i++) floor[i] += values[i];
+    for (const [from, to, low, high] of bars) {
+      if (high <= low || to <= from) continue;
+      g.fillStyle = seen(look.colour);
+      g.fillRect(from, heightOf(high), to - from, heightOf(low) - heightOf(high));
+      if (look.pattern) paintPattern(g, look.pattern, 1, from, heightOf(high), to - from, heightOf(low) - heightOf(high));
+    }
   }
 }
 
@@ -263,7 +290,8 @@ function paintAxis(p, g) {
   g.fillRect(p.left, y - 3, makespan * p.scale, 1);
   g.fillStyle = PEN.ink;
   g.font = `bold ${FONT}`;
-  g.fillText(words, end, y + 10);
+  if (p.narrow) g.textAlign = "right";
+  g.fillText(words, p.narrow ? end + 4 : end, y + 10);
   g.font = FONT;
   g.textAlign = "right";
   const every = p.pitch >= 14 ? 1 : 4;
@@ -280,6 +308,7 @@ export function paintOver(p, time, lit, twin) {
   if (lit) paintLit(p, g, lit);
   for (const e of twin ?? []) frame(p, g, e, { width: 2.5 });
   line(g, [[acrossTo(p, time), 0], [acrossTo(p, time), p.high - AXIS]], { width: 1.5 });
+  triangle(g, acrossTo(p, time), 6, Math.PI / 2, 7);
   g.fillStyle = PEN.faint;
   g.textAlign = "right";
   g.fillText(p.narrow ? "held" : "held now", p.wide - 2, p.high - AXIS + 13);
@@ -287,7 +316,7 @@ export function paintOver(p, time, lit, twin) {
 
 /** What a device holds at the playhead; red, and with a frame, above its limit. */
 function paintBar(p, g, d, time) {
-  const { total, limit, times } = p.run.held[d], held = total[stepAt(times, time)], over = limit != null && held > limit;
+  const { total, limit } = p.run.held[d], held = total[heldAt(p.run.held[d], time)], over = limit != null && held > limit;
   const x = p.wide - p.right + 12, wide = p.right - p.widest * LETTER - 18, y = downTo(p, d), high = p.lane;
   const part = (value) => Math.min(1, value / p.most) * wide;
   if (!p.narrow) {
@@ -306,17 +335,6 @@ function paintBar(p, g, d, time) {
   g.font = FONT;
 }
 
-/** The last of these times that has come. */
-export function stepAt(times, time) {
-  let low = 0, high = times.length;
-  while (low + 1 < high) {
-    const middle = (low + high) >> 1;
-    if (times[middle] <= time) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
 /** An action with what it needs, what needs it and how long it is held for; or a wait with the chain of its causes. */
 function paintLit(p, g, { device, from, to, entry, needs, neededBy, kept, links }) {
   const { timeline } = p.run;
@@ -330,11 +348,14 @@ function paintLit(p, g, { device, from, to, entry, needs, neededBy, kept, links 
   links.forEach((each, i) => follow(p, g, each, i ? p.run.program.home[links[i - 1]] : device, i ? timeline.start[links[i - 1]] : to));
 }
 
-/** An arrow from the end of an entry to where, on another lane, what it made lets something begin. */
+/** An arrow from the end of an entry to where what it made lets something begin: on its own lane, around what is between. */
 function follow(p, g, entry, device, time) {
-  const home = p.run.program.home[entry], x = acrossTo(p, p.run.timeline.end[entry]), middle = p.lane / 2;
-  if (home !== device) return arrow(g, x, downTo(p, home) + (device > home ? p.lane : 0), acrossTo(p, time), downTo(p, device) + (device > home ? 0 : p.lane), 2);
-  if (acrossTo(p, time) - x > 12) arrow(g, x, downTo(p, home) + middle, acrossTo(p, time), downTo(p, home) + middle, 2);
+  const home = p.run.program.home[entry], [from, to] = [acrossTo(p, p.run.timeline.end[entry]), acrossTo(p, time)];
+  const [y, toY] = [downTo(p, home), downTo(p, device)], below = y + p.lane;
+  if (home !== device) return arrow(g, from, device > home ? below : y, to, device > home ? toY : toY + p.lane, 2);
+  if (to - from < 8) return;
+  line(g, [[from - 3, below], [from - 3, below + 7], [to + 3, below + 7]], { width: 2 });
+  arrow(g, to + 3, below + 7, to + 3, below, 2);
 }
 
 function frame(p, g, entry, look) {
@@ -363,9 +384,15 @@ function line(g, points, { width = 1.5, dash = [] }) {
 function arrow(g, x, y, toX, toY, width) {
   const angle = Math.atan2(toY - y, toX - x), size = 4 + 2 * width;
   line(g, [[x, y], [toX - size * 0.6 * Math.cos(angle), toY - size * 0.6 * Math.sin(angle)]], { width });
+  triangle(g, toX, toY, angle, size);
+}
+
+function triangle(g, x, y, angle, size) {
   g.beginPath();
-  g.moveTo(toX, toY);
-  for (const turn of [-0.42, 0.42]) g.lineTo(toX - size * Math.cos(angle + turn), toY - size * Math.sin(angle + turn));
-  g.fillStyle = PEN.ink;
+  g.moveTo(x, y);
+  for (const turn of [-0.42, 0.42]) g.lineTo(x - size * Math.cos(angle + turn), y - size * Math.sin(angle + turn));
+  g.closePath();
+  [g.fillStyle, g.strokeStyle, g.lineWidth] = [PEN.ink, PEN.paper, 1];
+  g.stroke();
   g.fill();
 }

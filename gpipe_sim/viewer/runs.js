@@ -1,16 +1,16 @@
 // From records, which files and links hold, to runs: what the clock makes of a record, and what can be said of a place.
 
 import { TABLES } from "./tables.js";
-import { F, KINDS, lower, messageBytesOf, readEntry, simulate, writeEntry } from "./clock.js";
+import { F, KINDS, R, lower, messageBytesOf, readEntry, simulate, writeEntry } from "./clock.js";
 import { orderOf, withRecompute } from "./families.js";
-import { number, why } from "./why.js";
-import { bytesHeld, inFlight, messageBytes, whyNoBytes } from "./memory.js";
-import { stepAt } from "./paint.js";
+import { givenTimeline, number, why } from "./why.js";
+import { bytesHeld, heldAt, inFlight, messageBytes, whyNoBytes } from "./memory.js";
 
 /** What the library simulates with unless it is told. */
 export const UNIT = { forward: 1, input_grad: 1, weight_grad: 1, recompute: null, update: 0, overlap: null, comm: 0, speed: 1, overhead: 0 };
-export const countTo = (count) => Array.from({ length: count }, (_, i) => i);
+export const rangeOf = (count) => Array.from({ length: count }, (_, i) => i);
 export const percent = (part) => `${(100 * part).toFixed(1)}%`;
+export const INPUTS = { colour: TABLES.colours.paler[0], pattern: "" };
 const OF_DEVICES = ["speed", "overhead"];
 const most = (values) => values.reduce((sum, each) => Math.max(sum, each), 0);
 
@@ -21,22 +21,11 @@ export function orderFrom({ family, options, recompute, placement, microbatches,
   return recompute && recompute !== "never" ? withRecompute(order, recompute) : order;
 }
 
-/** A timeline from the times that a record has: measured, or made by rules that the page does not know. */
-function givenTimeline(program, times) {
-  const { start, end, sent, arrived, collectives, took_turns } = times;
-  const byMessage = (column) => column && Float64Array.from(program.messages, (_, i) => column[crossing[i]]);
-  const crossing = [];
-  program.messageOf.filter((i) => i >= 0).forEach((i, n) => (crossing[i] ??= n));
-  const ends = Float64Array.from(end), makespan = ends.reduce((most, each) => Math.max(most, each), 0);
-  return { program, start: Float64Array.from(start), end: ends, sent: byMessage(sent), arrived: byMessage(arrived), makespan,
-    stuck: new Map(), collectives: collectives ?? [], took_turns: took_turns ?? false, measured: true, home: program.home };
-}
-
 /** The record with lists as long as its schedule has stages or devices; what is unknown of a new one is as of most others. */
 function fitted(record, program) {
   const { devices, stages, messages } = program;
   const common = (values) => values.toSorted((a, b) => values.filter((v) => v === b).length - values.filter((v) => v === a).length)[0];
-  const fit = (list, count) => (Array.isArray(list) && list.length !== count ? countTo(count).map((i) => list[i] ?? common(list)) : list);
+  const fit = (list, count) => (Array.isArray(list) && list.length !== count ? rangeOf(count).map((i) => list[i] ?? common(list)) : list);
   const costs = record.costs && Object.fromEntries(Object.entries(record.costs).map(([name, cost]) => [name, fit(cost, OF_DEVICES.includes(name) ? devices : stages)]));
   const knows = (each) => record.links.pairs.some(([source, target]) => source === each.source && target === each.target);
   const links = record.links?.pairs && !messages.every(knows) ? null : record.links;
@@ -55,10 +44,10 @@ export function runOf(record, before) {
   const timeline = record.times ? givenTimeline(program, record.times) : simulate(program, record.costs, record.links, bytesOf);
   const stuck = [...timeline.stuck].map(([device, e]) => `device ${device} is stuck at ${writeEntry(program.entries[e])}`);
   if (stuck.length) throw new Error(`${order.name} cannot finish: ${stuck.join("; ")}`);
-  const { devices, stages, entries, kind } = program, share = devices / stages;
+  const { devices, entries, kind } = program;
   const counts = inFlight(timeline), bytes = record.sizes ? bytesHeld(timeline, record.sizes) : null;
-  const limits = countTo(devices).map((d) => (Array.isArray(record.limit) ? record.limit[d] : record.limit));
-  const held = countTo(devices).map((d) => (bytes ? heldBytes(bytes[d], limits[d]) : heldCounts(counts[d], share, limits[d])));
+  const limits = rangeOf(devices).map((d) => (Array.isArray(record.limit) ? record.limit[d] : record.limit));
+  const held = rangeOf(devices).map((d) => (bytes ? heldBytes(bytes[d], limits[d]) : heldCounts(timeline, d, counts[d], limits[d])));
   const busy = timeline.end.reduce((sum, end, e) => sum + (end - timeline.start[e]), 0), all = devices * timeline.makespan;
   const shades = order.placement.map((own) => new Map([...own].sort((a, b) => a - b).map((s, i) => [s, (TABLES.later * i) / own.length])));
   return { schedule: record.schedule, record, order, program, timeline, held, counts, bytes, bytesOf, shades, waiting: all ? (all - busy) / all : 0,
@@ -66,9 +55,25 @@ export function runOf(record, before) {
     heldText: bytes ? bytesText : number, most: Math.max(...held.map((each) => most(each.total))), name: order.name };
 }
 
-function heldCounts({ times, counts }, share, limit) {
-  const total = Array.from(counts, (each) => each * share);
-  return { times, total, limit, layers: [{ look: TABLES.memory["saved activations"], values: total }] };
+/** Microbatches, each counted by the share that a stage is of a device: whole ones, and those with only the input kept. */
+function heldCounts(timeline, d, whole, limit) {
+  const { devices, stages } = timeline.program, share = devices / stages, inputs = inputsOf(timeline, d);
+  const times = inputs.times.length > 1 ? [...whole.times, ...inputs.times].sort((a, b) => a - b) : whole.times;
+  const [total, pale] = [whole, inputs].map((steps) => times.map((time) => steps.counts[heldAt(steps, time)] * share));
+  const saved = { look: TABLES.memory["saved activations"], values: total.map((each, i) => each - pale[i]) };
+  return { times, total, limit, layers: inputs.times.length > 1 ? [saved, { look: INPUTS, values: pale }] : [saved] };
+}
+
+/** Steps {times, counts}: of so many microbatches a device has the input and nothing else, until it recomputes. */
+function inputsOf({ program: { first, parts, kind, stage, microbatch, find, entry }, start, end }, d) {
+  const changes = [];
+  for (let e = first[d]; e < first[d + 1]; e++) {
+    const p = parts[e], forward = kind[p] === R ? find(F, stage[p], microbatch[p]) : -1;
+    if (forward >= 0) changes.push([end[entry[forward]], 1], [start[e], -1]);
+  }
+  let count = 0;
+  changes.sort((a, b) => a[0] - b[0]);
+  return { times: [0, ...changes.map(([time]) => time)], counts: [0, ...changes.map(([, more]) => (count += more))] };
 }
 
 function heldBytes({ times, bytes, total }, limit) {
@@ -87,14 +92,14 @@ function bytesText(count) {
 export function entryAt({ program, timeline }, device, time) {
   const low = program.first[device], row = timeline.start.subarray(low, program.first[device + 1]);
   if (!row.length || row[0] > time) return -1;
-  let e = low + stepAt(row, time);
+  let e = low + heldAt({ times: row }, time);
   while (e > low && timeline.end[e] <= timeline.start[e]) e--; // an update that takes no time
   return timeline.end[e] > time ? e : -1;
 }
 
 /** What the entries need, by part: [{part, message}], and the entries that need this one. */
 function needsOfEntry({ program }, e) {
-  return countTo(program.needsFrom[e + 1] - program.needsFrom[e]).map((i) => ({ part: program.needs[program.needsFrom[e] + i], message: program.messageOf[program.needsFrom[e] + i] }));
+  return rangeOf(program.needsFrom[e + 1] - program.needsFrom[e]).map((i) => ({ part: program.needs[program.needsFrom[e] + i], message: program.messageOf[program.needsFrom[e] + i] }));
 }
 
 function neededByEntry({ program }, e) {
@@ -126,7 +131,7 @@ export function litAt(run, device, time) {
 function aboutEntry(run, { entry, needs, neededBy, kept, device }) {
   const { program, timeline } = run, { stage, kind, microbatch, parts } = program, text = (e) => writeEntry(program.entries[e]);
   const of = (part) => `${stage[part]}${KINDS[kind[part]]}${microbatch[part]}`, on = (e) => (program.home[e] === device ? "here" : `on device ${program.home[e]}`);
-  const own = countTo(parts[entry + 1] - parts[entry]).map((i) => parts[entry] + i);
+  const own = rangeOf(parts[entry + 1] - parts[entry]).map((i) => parts[entry] + i);
   const says = [own.map((p) => `${TABLES.meanings[KINDS[kind[p]]]} of microbatch ${microbatch[p]} at stage ${stage[p]}`).join(", with ")];
   const reasons = (part) => own.map((p) => TABLES.reasons[KINDS[kind[p]] + KINDS[kind[part]]]).find(Boolean);
   const needed = needs.map(({ part, message, entry: e }) => {
@@ -141,8 +146,8 @@ function aboutEntry(run, { entry, needs, neededBy, kept, device }) {
     const { target } = program.messages[i], size = run.bytesOf(program.messages[i]);
     if (timeline.arrived && (size || timeline.arrived[i] > timeline.sent[i])) says.push(`Its message${size ? ` of ${bytesText(size)}` : ""} is on its way to device ${target} from ${number(timeline.sent[i])} to ${number(timeline.arrived[i])}`);
   }
-  const { times, total } = run.held[device];
-  if (run.bytes) says.push(`At its end device ${device} holds ${bytesText(total[stepAt(times, timeline.end[entry])])}`);
+  const { total } = run.held[device];
+  if (run.bytes) says.push(`At its end device ${device} holds ${bytesText(total[heldAt(run.held[device], timeline.end[entry])])}`);
   return says;
 }
 

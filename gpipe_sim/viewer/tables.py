@@ -10,7 +10,7 @@ from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.remat import MODES
 from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.drawing import geometry, options, palette
+from gpipe_sim.drawing import geometry, options, palette, panel
 from gpipe_sim.errors import MOST
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
 from gpipe_sim.why.critical_path import ASSUMED
@@ -39,6 +39,7 @@ def tables() -> dict[str, Any]:
         "collective": palette.COLLECTIVE.colour,
         "over": OVER,
         "later": palette.LATER,
+        "later_stage": panel.LATER_STAGE,
         "faded": palette.FADED,
         "long_wait": geometry.LONG,
         "most_arrows": options.MOST_ARROWS,
