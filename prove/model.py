@@ -23,6 +23,7 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.errors import Real
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.viewer.puzzles import Puzzle
+from prove.answer import plain
 
 WORKERS = 2  #: threads of the solver
 
@@ -101,8 +102,8 @@ class Model:
 
     def _held(self, stage: int, m: int) -> tuple[int, int]:
         """The entries that take and free the room of a stage and microbatch."""
-        first, *_, last = self.puzzle.kinds
-        return self.place[f"{stage}{first}{m}"], self.place[f"{stage}{last}{m}"]
+        kinds = self.puzzle.kinds
+        return self.place[f"{stage}{kinds[0]}{m}"], self.place[f"{stage}{kinds[-1]}{m}"]
 
     def _in_turn(self) -> None:
         """Every stage takes microbatches in the order 0, 1, 2, ...: so what makes room for each is known."""
@@ -173,13 +174,8 @@ def solve(
     rows = model.rows(solver.value) if found else None
     return Found(
         status=solver.status_name(status),
-        makespan=plain(Fraction(simulate(puzzle.schedule(rows), puzzle.costs).makespan)) if rows else None,
+        makespan=plain(simulate(puzzle.schedule(rows), puzzle.costs).makespan) if rows else None,
         bound=plain(math.ceil(solver.best_objective_bound - 1e-6) * model.unit),
         rows=rows,
         seconds=solver.wall_time,
     )
-
-
-def plain(time: Fraction) -> Real:
-    """A time as JSON writes it: 20 rather than 20.0."""
-    return int(time) if time.denominator == 1 else float(time)

@@ -176,3 +176,15 @@ def test_rings_of_as_many_devices_on_other_links_take_other_times():
     links = {(0, 2): fast, (2, 0): fast, (1, 3): slow, (3, 1): slow}
     summed = all_reduce(TIMELINE, 400, links=links)
     assert {each.stage: each.end - each.start for each in summed.collectives} == {0: 6, 1: 14}
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_a_sum_of_no_bytes_does_not_wait_for_itself(buckets):
+    """The critical path of a model without weights, clipped, went round in a circle and never came back."""
+    clipped = all_reduce(TIMELINE, 0, links=Link(bandwidth=1), buckets=buckets, clip=True)
+    *_, last_backward, norm = (each for each in critical_path(clipped) if each.end > each.start)
+    assert (last_backward.end, norm.start, norm.end) == (
+        TIMELINE.makespan,
+        TIMELINE.makespan,
+        clipped.makespan,
+    )

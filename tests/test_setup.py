@@ -64,6 +64,15 @@ def test_only_the_site_installs_sphinx():
     assert "sphinx" not in requirements("test") | requirements("lessons") | requirements("look")
 
 
+def test_only_the_proofs_install_and_import_a_solver():
+    assert "ortools" in requirements("prove")
+    others = set(PROJECT["optional-dependencies"]) - {"prove", "torch"}
+    assert all("ortools" not in requirements(extra) for extra in others)
+    texts = {path: path.read_text() for path in ROOT.glob("[!.]*/**/*.py")}
+    importing = {path for path, text in texts.items() if re.search(r"^\s*(from|import) ortools", text, re.M)}
+    assert importing == {ROOT / "prove/model.py"}
+
+
 def test_conda_gets_the_same_packages_and_bounds_as_pip():
     python = f"python{PROJECT['requires-python']}"
     from_pip = {str(requirement) for requirement in requirements("test").values()}
@@ -74,7 +83,7 @@ def test_conda_gets_the_same_packages_and_bounds_as_pip():
     assert (pip, pips_list, editable) == ("pip", "pip:", "-e .")
 
 
-PINNED = requirements("test") | requirements("look") | requirements("docs")
+PINNED = requirements("test") | requirements("look") | requirements("docs") | requirements("prove")
 
 
 @pytest.mark.parametrize("name", PINNED)
@@ -94,10 +103,8 @@ def test_constraints_pin_exactly_and_name_no_place_to_download_from():
 
 def test_constraints_say_how_to_remake_them():
     header = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("#")]
-    assert (
-        "uv pip compile --universal --python-version 3.11 --extra test --extra look --extra docs "
-        in " ".join(header)
-    )
+    extras = " ".join(f"--extra {extra}" for extra in ("test", "look", "docs", "prove"))
+    assert f"uv pip compile --universal --python-version 3.11 {extras} " in " ".join(header)
 
 
 def test_the_page_s_tools_are_locked_by_their_contents_and_name_no_place_to_download_from():

@@ -50,11 +50,11 @@ function stream({ devices, microbatches, every = 1 }, k) {
   return row.filter(([, kind, m]) => kind !== U || (m + 1) % every === 0 || m + 1 === microbatches);
 }
 
-const groupsOf = ({ devices, microbatches }) => Math.max(1, Math.floor(microbatches / devices));
+const groupsOf = (K, M) => Math.max(1, Math.floor(M / K));
 
 /** Group by group, each through every stage that the device holds. */
-function interleaved(size, k, held) {
-  const { devices, microbatches } = size, groups = groupsOf(size), group = microbatches / groups;
+function interleaved({ devices, microbatches }, k, held) {
+  const groups = groupsOf(devices, microbatches), group = microbatches / groups;
   const turns = (kind, stages) => {
     const inGroup = (g) => stages.flatMap((stage) => upTo(group).map((m) => [stage, kind, g * group + m]));
     const all = upTo(groups).flatMap(inGroup).values();
@@ -113,15 +113,17 @@ function dualPipe({ devices, microbatches }, k) {
 
 /**
  * V-Min and V-Half: a device runs its first F or I that can run, in unit time; if none can, the oldest W that is due.
- * First is by slot in a block, which is repeated every six slots. `slotsOf` gives those of a device's four ways: F down,
- * F back, I down, I back. It holds at most `limit` stage-activations; an F that overtakes others leaves room for them.
+ * First is by slot in a block, which is repeated every six: `slotsOf` gives a device's F down, F back, I down, I back.
+ * It holds at most `limit` stage-activations, and an F that overtakes others leaves room for them.
  */
 const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
-  const last = 2 * devices - 1, done = { [F]: [], [I]: [], [W]: [] };
+  const last = 2 * devices - 1, never = () => new Float64Array(2 * devices * microbatches).fill(Infinity);
+  const done = { [F]: never(), [I]: never(), [W]: never() };
   const orders = placement.map(([down, back], k) => {
     const ways = [[down, F], [back, F], [back, I], [down, I]], slots = slotsOf(k, devices - 1);
-    const all = ways.flatMap((way, i) => upTo(microbatches).map((m) => ({ slot: slots[i] + 6 * m, action: [...way, m] })));
-    return all.sort((a, b) => a.slot - b.slot).map(({ action }) => action); // of two in a slot, the earlier way
+    const repeated = (way, i) => upTo(microbatches).map((m) => [slots[i] + 6 * m, [...way, m]]);
+    const all = ways.flatMap(repeated).sort(([slot], [other]) => slot - other); // of two in a slot, the earlier way
+    return all.map(([, action]) => action);
   });
   const lanes = orders.map((coming) => ({ coming, due: [], room: limit(devices), row: [] }));
   const hasRun = (kind, stage, m, clock) => done[kind][stage * microbatches + m] <= clock;
@@ -131,9 +133,9 @@ const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
       : hasRun(F, stage, m, clock) && (stage === last || hasRun(I, stage + 1, m, clock));
   for (let clock = 0; lanes.some(({ coming, due }) => coming.length || due.length); clock++) {
     for (const lane of lanes) {
-      let { coming, room } = lane;
-      const found = coming.findIndex((action) => (action[1] === F && --room < 0) || ready(action, clock));
-      const action = found < 0 || room < 0 ? lane.due.shift() : coming.splice(found, 1)[0];
+      let { coming, room } = lane, i = 0;
+      while (i < coming.length && (coming[i][1] !== F || --room >= 0) && !ready(coming[i], clock)) i++;
+      const action = i < coming.length && room >= 0 ? coming.splice(i, 1)[0] : lane.due.shift();
       if (!action) continue;
       const [stage, kind, m] = action;
       if (kind === I) lane.due.push([stage, W, m]);
@@ -149,72 +151,68 @@ const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
 const slotsOfVMin = (k, L) => [k, 2 * L + 1 - k, 2 * L + 4 + k, 4 * L + 5 - k];
 const slotsOfVHalf = (k, L, turn = L % 2 ? 7 : 4) => [k, 3 * L + 1 - 2 * k, 3 * L + turn + k, 6 * L + turn + 1 - 2 * k];
 
-// Each of these gives the sentence that refuses a value, or false.
-const needs = (owner, what, value) => `${owner} needs ${what} (got ${value})`;
-const notWhole = (owner, name, value) =>
-  !Number.isInteger(value) ? needs(owner, `${name} to be a whole number`, value) : value < 1 && needs(owner, `${name} >= 1`, value);
-const notOneOf = (owner, name, value, choices) =>
-  !choices.includes(value) && needs(owner, `${name} to be one of ('${choices.join("', '")}')`, `'${value}'`);
-const odd = (owner, name, value) =>
-  value % 2 === 1 && `${needs(owner, `an even number of ${name}`, value)}; ${value + 1} would work`;
-const tooFew = (owner, { devices: K, microbatches: M }) =>
-  M < 2 * K && needs(owner, `microbatches >= ${2 * K}, twice its devices`, M);
-const unfilled = (owner, size) =>
-  odd(owner, "devices", size.devices) || odd(owner, "microbatches", size.microbatches) || tooFew(owner, size);
-const tooOften = (owner, { devices: K, every }) =>
-  every < K && `${needs(owner, `every >= devices, here ${K}, as in its paper`, every)}; PipeDream takes any`;
-
-function unequalGroups(owner, { devices: K, microbatches: M }) {
-  const cuts = (m) => m % groupsOf({ devices: K, microbatches: m }) === 0, works = [M, M];
-  while (!cuts(works[0])) works[0]--;
-  while (!cuts(works[1])) works[1]++;
-  const cannot = `${M} do not cut into ${Math.floor(M / K)} (devices=${K}); microbatches=${works.join(" or ")}`;
-  return !cuts(M) && `${owner} takes microbatches in max(1, M // K) equal groups, and ${cannot} would work`;
-}
-
-/** Of each family the rows, made device by device unless `all` at once, where its stages are, and what it refuses. */
+/** [a row's maker, where the stages are unless looped, the maker of all rows at once instead]. */
 const MADE = {
-  Naive: { row: oneFOneB(0) },
-  GPipe: { row: fillAndDrain, refused: (owner, { drain }) => notOneOf(owner, "drain", drain, TABLES.drains) },
-  OneFOneB: { row: oneFOneB(1) },
-  Eager1F1B: { row: oneFOneB(2) },
-  Interleaved1F1B: { row: interleaved, refused: unequalGroups },
-  LoopedBFS: { row: fillAndDrain },
-  ZBH1: { row: zeroBubble(1) },
-  ZBH2: { row: zeroBubble(2) },
-  ZBV: { row: zbV, placed: vShaped },
-  VHalf: { all: filled(slotsOfVHalf, (K) => 2 * Math.floor((K + 2) / 2)), placed: vShaped },
-  VMin: { all: filled(slotsOfVMin, (K) => 2 * Math.floor((K + 4) / 3)), placed: vShaped },
-  DualPipe: { row: dualPipe, placed: bidirectional, refused: unfilled },
-  DualPipeV: { row: dualPipeV, placed: vShaped, refused: tooFew },
-  Chimera: { row: chimera, placed: bidirectional, refused: (owner, { devices }) => odd(owner, "devices", devices) },
-  PipeDream: { row: stream, refused: (owner, { every }) => notWhole(owner, "every", every) },
-  PipeDream2BW: { row: stream, refused: (owner, size) => notWhole(owner, "every", size.every) || tooOften(owner, size) },
-  PipelinedBackprop: { row: stream },
+  Naive: [oneFOneB(0)], GPipe: [fillAndDrain], OneFOneB: [oneFOneB(1)], Eager1F1B: [oneFOneB(2)],
+  Interleaved1F1B: [interleaved], LoopedBFS: [fillAndDrain], ZBH1: [zeroBubble(1)], ZBH2: [zeroBubble(2)],
+  ZBV: [zbV, vShaped],
+  VHalf: [null, vShaped, filled(slotsOfVHalf, (K) => 2 * Math.floor((K + 2) / 2))],
+  VMin: [null, vShaped, filled(slotsOfVMin, (K) => 2 * Math.floor((K + 4) / 3))],
+  DualPipe: [dualPipe, bidirectional], DualPipeV: [dualPipeV, vShaped], Chimera: [chimera, bidirectional],
+  PipeDream: [stream], PipeDream2BW: [stream], PipelinedBackprop: [stream],
 };
-
 /** By the name of its class: {name, options: {option: default}, stages_per_device, flush}. */
 export const FAMILIES = TABLES.about_families;
 
-function refuse(sentence) {
-  if (sentence) throw new Error(sentence);
+function insist(fine, sentence) {
+  if (!fine) throw new Error(sentence);
+}
+
+function insistOnOneOf(owner, name, value, choices) {
+  const said = `('${choices.join("', '")}') (got '${value}')`;
+  insist(choices.includes(value), `${owner} needs ${name} to be one of ${said}`);
+}
+
+/** Throws the library's sentence if a family refuses a size. */
+function insistOnSize(family, { devices: K, microbatches: M, stages_per_device: V, drain, every }) {
+  const needs = (fine, what, value, more = "") => insist(fine, `${family} needs ${what} (got ${value})${more}`);
+  const whole = (name, value) => {
+    needs(Number.isInteger(value), `${name} to be a whole number`, value);
+    needs(value >= 1, `${name} >= 1`, value);
+  };
+  const even = (name, n) => needs(n % 2 === 0, `an even number of ${name}`, n, `; ${n + 1} would work`);
+  Object.entries({ devices: K, microbatches: M, stages_per_device: V }).forEach((each) => whole(...each));
+  const most = `at most ${TABLES.most.toLocaleString("en")} pairs of stage and microbatch`;
+  needs(K * M * V <= TABLES.most, most, K * M * V);
+  if (drain !== undefined) insistOnOneOf(family, "drain", drain, TABLES.drains);
+  if (every !== undefined) whole("every", every);
+  if (family === "PipeDream2BW")
+    needs(every >= K, `every >= devices, here ${K}, as in its paper`, every, "; PipeDream takes any");
+  if (MADE[family][1] === bidirectional) even("devices", K);
+  if (family === "DualPipe") even("microbatches", M);
+  if (family.startsWith("DualPipe")) needs(M >= 2 * K, `microbatches >= ${2 * K}, twice its devices`, M);
+  if (family === "Interleaved1F1B") insistOnGroups(family, K, M);
+}
+
+function insistOnGroups(family, K, M) {
+  const cuts = (m) => m % groupsOf(K, m) === 0, works = [M, M];
+  while (!cuts(works[0])) works[0]--;
+  while (!cuts(works[1])) works[1]++;
+  const cannot = `${M} do not cut into ${Math.floor(M / K)} (devices=${K}); microbatches=${works.join(" or ")}`;
+  insist(cuts(M), `${family} takes microbatches in max(1, M // K) equal groups, and ${cannot} would work`);
 }
 
 /** A family's order, or an Error in the library's words; options that it does not take are left out. */
 export function orderOf(family, given) {
-  refuse(!Object.hasOwn(MADE, family) && `there is no family ${family}`);
-  const { devices, microbatches } = given, size = { devices, microbatches }, { name, options, ...own } = FAMILIES[family];
+  insist(Object.hasOwn(MADE, family), `there is no family ${family}`);
+  const { name, options, stages_per_device } = FAMILIES[family], [row, placed = looped, all] = MADE[family];
+  const { devices, microbatches } = given, size = { devices, microbatches };
   for (const [option, usual] of Object.entries(options)) size[option] = given[option] ?? usual ?? devices;
-  const counts = { devices, microbatches, stages_per_device: size.stages_per_device ?? own.stages_per_device };
-  for (const [each, count] of Object.entries(counts)) refuse(notWhole(family, each, count));
-  const pairs = devices * microbatches * counts.stages_per_device, most = TABLES.most.toLocaleString("en");
-  refuse(pairs > TABLES.most && `${family} needs at most ${most} pairs of stage and microbatch (got ${pairs})`);
-  const { row, all, placed = looped, refused } = MADE[family];
-  refuse(refused?.(family, size));
+  insistOnSize(family, { stages_per_device, ...size });
   const placement = placed(size), rows = all?.(size, placement) ?? placement.map((held, k) => row(size, k, held));
-  const said = Object.entries(size).filter(([, value]) => value !== options.drain);
-  const repr = `${family}(${said.map(([each, value]) => `${each}=${each === "drain" ? `'${value}'` : value}`).join(", ")})`;
-  return { name, family, options: size, placement, microbatches, rows, repr };
+  const said = Object.entries(size).filter(([, value]) => value !== options.drain); // nobody says "reversed"
+  const repr = said.map(([each, value]) => `${each}=${each === "drain" ? `'${value}'` : value}`).join(", ");
+  return { name, family, options: size, placement, microbatches, rows, repr: `${family}(${repr})` };
 }
 
 /** How the library writes a schedule, as its sentences begin with it. */
@@ -223,17 +221,17 @@ export const reprOf = ({ repr, rows, microbatches }) =>
 
 /** An order with an R before each backward that recomputes, as gp.remat; `only` lists stages, null is all of them. */
 export function withRecompute(order, mode, only = null) {
-  const last = Math.max(...order.placement.flat()), high = Math.max(0, ...(only ?? []));
-  refuse(notOneOf("remat", "mode", mode, TABLES.modes));
-  refuse(order.rows.some((row) => row.some((entry) => entry[1] === R)) && `${reprOf(order)} recomputes already`);
-  refuse(high > last && `${reprOf(order)} has stages 0 to ${last} (got ${high})`);
-  if (mode === "never" || only?.length === 0) return order;
+  const last = Math.max(...order.placement.flat()), stages = only && [...new Set(only)].sort((a, b) => a - b);
+  insistOnOneOf("remat", "mode", mode, TABLES.modes);
+  insist(!order.rows.flat().some((entry) => entry[1] === R), `${reprOf(order)} recomputes already`);
+  const high = stages?.at(-1) ?? 0;
+  insist(high <= last, `${reprOf(order)} has stages 0 to ${last} (got ${high})`);
+  if (mode === "never" || stages?.length === 0) return order;
   const enters = (row) => row.filter(([stage, kind]) => stage === 0 && kind === F).map(([, , m]) => m);
   const kept = new Set(mode === "always" ? [] : order.rows.map((row) => Math.max(...enters(row)))); // by direction
-  const chosen = ([stage, kind, m]) => (kind === B || kind === I) && !kept.has(m) && (only?.includes(stage) ?? true);
+  const chosen = ([stage, kind, m]) => (kind === B || kind === I) && !kept.has(m) && (stages?.includes(stage) ?? true);
   const restored = (entry) => [entry.slice(0, 3), entry.slice(3)].filter(chosen).map(([stage, , m]) => [stage, R, m]);
   const rows = order.rows.map((row) => row.flatMap((entry) => [...restored(entry), entry]));
-  const stages = only ? `, stages=[${[...new Set(only)].sort((a, b) => a - b).join(", ")}]` : "";
-  const repr = `remat(${reprOf(order)}, '${mode}'${stages})`;
+  const repr = `remat(${reprOf(order)}, '${mode}'${stages ? `, stages=[${stages.join(", ")}]` : ""})`;
   return { ...order, family: null, name: `${order.name} with recompute`, rows, repr };
 }

@@ -11,7 +11,7 @@ takes less than, and why; ``gap`` is how far par is above it, so 0 where par is 
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 from itertools import accumulate
@@ -113,10 +113,6 @@ class Puzzle:
     def record(self) -> dict[str, Any]:
         """The puzzle as plain lists, texts and numbers, as it stands in puzzles.json."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-
-    def with_answer(self, rows: Sequence[str], par: Real, bound: Bound) -> "Puzzle":
-        """The same puzzle with another order, its makespan, and a bound."""
-        return replace(self, rows=tuple(rows), par=par, bound=bound, gap=par - bound.value)
 
 
 @cache

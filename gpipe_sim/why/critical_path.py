@@ -9,7 +9,7 @@ can; a measured one a little later, but the same thing came last.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.schedule import needs
@@ -76,13 +76,16 @@ class _HeldBack:
             span = before
         return span
 
-    def together(self, device: int, end: Real) -> Collective | None:
-        """A collective of this device that ends just then."""
-        return next((each for each in self.collectives if each.end == end and device in each.devices), None)
+    def together(self, device: int, end: Real, before: Collective | None = None) -> Collective | None:
+        """A collective of this device that ends just then; of those before another, if that takes no time."""
+        those = takewhile(lambda each: each is not before, self.collectives)
+        return next((each for each in those if each.end == end and device in each.devices), None)
 
     def before_together(self, cause: Collective) -> Cause | None:
         """What a collective waited for: another one on a device of its own, or what it sums or passes on."""
-        found: list[Cause] = [each for k in cause.devices if (each := self.together(k, cause.start))]
+        found: list[Cause] = [
+            each for k in cause.devices if (each := self.together(k, cause.start, before=cause))
+        ]
         for span in (span for device in cause.devices for span in self.timeline.rows[device]):
             here = cause.stage is None or any(part.stage == cause.stage for part in span.action.parts)
             if here and span.start < cause.start and span.action.parts[-1].kind is not Kind.U:
