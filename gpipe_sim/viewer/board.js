@@ -4,11 +4,10 @@
 import { TABLES } from "./tables.js";
 import { F, KINDS, durationsOf, lower, readEntry, simulate, writeEntry } from "./clock.js";
 import { number, why } from "./why.js";
+import { countTo, percent } from "./runs.js";
 
-const countTo = (count) => [...Array(count).keys()];
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const withMost = (items, value) => items.filter((each) => value(each) === Math.max(...items.map(value)));
-const percentOf = (share) => `${+(100 * share).toFixed(1)}%`;
 /** How many more stage-activations a device holds after an action of a kind: +1, 0 or -1. */
 const HELD_MORE = [...KINDS].map((kind) => sumOf(Object.values(TABLES.holds[kind])));
 
@@ -21,25 +20,26 @@ export class Board {
     this.puzzle = puzzle;
     this.work = lower({ name: title, family: null, options: {}, placement, microbatches, rows });
     this.takes = durationsOf(this.work, puzzle.costs);
-    this.reset([]);
+    [this.past, this.future] = [[], []]; // what was placed, before each change and before each undo
+    this.restart([]);
   }
 
-  /** Place lists of actions, each of them at once: an undo takes one back. */
-  reset(done, undone = []) {
-    [this.done, this.undone] = [done, undone];
+  /** Place these actions, in this order, and no others. */
+  restart(ids) {
+    this.sequence = [];
     this.rows = this.puzzle.placement.map(() => []);
     [this.held, this.peaks] = [this.rows.map(() => 0), this.rows.map(() => 0)];
     [this.placed, this.known] = [new Uint8Array(this.work.size), null];
-    for (const id of done.flat()) this.put(id);
+    ids.forEach((id) => this.put(id));
   }
 
   put(id) {
     const device = this.work.home[id];
     this.rows[device].push(id);
+    this.sequence.push(id);
     [this.placed[id], this.known] = [1, null];
     this.held[device] += HELD_MORE[this.work.kind[id]];
     this.peaks[device] = Math.max(this.peaks[device], this.held[device]);
-    return id;
   }
 
   /** Rows as an order. Others are not placed yet, so nothing that is placed waits for them. */
@@ -73,7 +73,7 @@ export class Board {
 
   missing(id) {
     const { needs, needsFrom } = this.work;
-    return needs.slice(needsFrom[id], needsFrom[id + 1]).filter((need) => !this.placed[need]);
+    return [...needs.slice(needsFrom[id], needsFrom[id + 1])].filter((need) => !this.placed[need]);
   }
 
   /** Why an action cannot come next on its device, in the library's words; "" if it can. */
@@ -127,16 +127,31 @@ export class Board {
 
   /** Place actions one after the other, as one change; Error with the reason at the first that cannot go. */
   place(ids) {
-    const [[blocked]] = this.fill([ids]);
+    const [[blocked]] = this.change(() => this.fill([ids]));
     if (blocked !== undefined) throw new Error(this.refusal(blocked));
   }
 
+  /** Change what is placed, as one change for undo. */
+  change(act) {
+    const before = this.sequence.slice(), answer = act();
+    if (before.join() !== this.sequence.join()) [this.past, this.future] = [[...this.past, before], []];
+    return answer;
+  }
+
   undo() {
-    this.reset(this.done.slice(0, -1), [...this.undone, ...this.done.slice(-1)]);
+    if (!this.past.length) return;
+    this.future.push(this.sequence);
+    this.restart(this.past.pop());
   }
 
   redo() {
-    this.reset([...this.done, ...this.undone.slice(-1)], this.undone.slice(0, -1));
+    if (!this.future.length) return;
+    this.past.push(this.sequence);
+    this.restart(this.future.pop());
+  }
+
+  clear() {
+    this.change(() => this.restart([]));
   }
 
   /** The actions that a text spells, such as "0F0 0B0"; Error for what the board does not have. */
@@ -148,17 +163,11 @@ export class Board {
     });
   }
 
-  /** Place what can go of lists of actions, each in its own order, as one change; what is left of them. */
+  /** Place what can go of lists of actions, each in its own order; what is left of them. */
   fill(lists) {
-    const left = lists.map((ids) => [...ids]), placed = [], goes = (ids) => ids.length && !this.refusal(ids[0]);
-    for (let ids; (ids = left.find(goes)); ) placed.push(this.put(ids.shift()));
-    return this.remember(placed, left);
-  }
-
-  /** Make one change of what was put, for undo. */
-  remember(placed, answer) {
-    if (placed.length) [this.done, this.undone] = [[...this.done, placed], []];
-    return answer;
+    const left = lists.map((ids) => [...ids]), goes = (ids) => ids.length && !this.refusal(ids[0]);
+    for (let ids; (ids = left.find(goes)); ) this.put(ids.shift());
+    return left;
   }
 
   /** What may come next on a device, now or later: it has room, and needs nothing that is left there. */
@@ -170,31 +179,36 @@ export class Board {
 
   /** Place what has no alternative, microbatches in turn, until every device has a choice; what was placed. */
   step() {
-    const placed = [], only = (ids) => (ids.length === 1 && !this.refusal(ids[0]) ? ids : []);
+    const count = this.sequence.length, only = (ids) => (ids.length === 1 && !this.refusal(ids[0]) ? ids : []);
     const forced = () => this.rows.flatMap((_, device) => only(this.mayComeNext(device)));
-    for (let ids; (ids = forced()).length; ) placed.push(this.put(ids[0]));
-    return this.remember(placed, placed);
+    this.change(() => {
+      for (let ids; (ids = forced()).length; ) this.put(ids[0]);
+    });
+    return this.sequence.slice(count);
   }
 
-  /** Repeat the last complete microbatch for all later ones, each so much later: whatever ends soonest. How many. */
+  /** Put all later microbatches where the last complete one is, each so much later: whatever ends soonest. How many. */
   stamp() {
-    const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times, done } = this;
-    const of = (m) => countTo(size).filter((id) => microbatch[id] === m), isMissing = (id) => !this.placed[id];
+    const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times, sequence } = this;
+    const all = countTo(size), of = (m) => all.filter((id) => microbatch[id] === m), isMissing = (id) => !this.placed[id];
     const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing));
     if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(of(0).filter(isMissing))}`);
-    const later = countTo(size).filter((id) => microbatch[id] > model && isMissing(id));
+    const like = (id) => times.get(find(kind[id], stage[id], model));
     const repeated = (by) => {
-      const time = (id) => times.get(find(kind[id], stage[id], model)).start + (microbatch[id] - model) * by;
-      const inTurn = later.toSorted((a, b) => time(a) - time(b) || a - b);
-      this.reset(done);
-      const left = this.fill(this.rows.map((_, k) => inTurn.filter((id) => home[id] === k))).flat().length;
-      return { left, ends: this.timeline.makespan, done: this.done };
+      const due = (id) => times.get(id)?.start ?? like(id).start + (microbatch[id] - model) * by;
+      const inTurn = all.filter((id) => times.has(id) || microbatch[id] > model).sort((a, b) => due(a) - due(b) || a - b);
+      this.restart([]);
+      this.fill(this.rows.map((_, k) => inTurn.filter((id) => home[id] === k)));
+      return { placed: this.sequence, ends: this.timeline.makespan, keeps: sequence.every((id) => this.placed[id]) };
     };
-    const together = of(model).flatMap((a) => of(model).filter((b) => home[a] === home[b]).map((b) => [a, b]));
-    const shifts = new Set(together.map(([a, b]) => times.get(b).end - times.get(a).start).filter((by) => by > 0));
-    const [best] = [...shifts].map(repeated).sort((a, b) => a.left - b.left || a.ends - b.ends);
-    this.reset(best.done);
-    return later.length - best.left;
+    const beside = (id) => of(model).filter((other) => home[other] === home[id]);
+    const ends = of(model).flatMap((id) => beside(id).map((other) => like(other).end - like(id).start));
+    this.change(() => {
+      const found = [...new Set([...ends, this.timeline.makespan])].filter((by) => by > 0).map(repeated);
+      const good = withMost(found.filter(({ keeps }) => keeps), ({ placed }) => placed.length);
+      this.restart(withMost(good, (each) => -each.ends)[0]?.placed ?? sequence);
+    });
+    return this.sequence.length - sequence.length;
   }
 
   /** Below what no order is, by device: it waits for a forward, does its work, and a gradient goes back. */
@@ -326,7 +340,7 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     r: () => board.redo(),
     n: () => `Placed what had no alternative: ${board.texts(board.step()) || "nothing"}.`,
     p: () => `Placed ${board.stamp()} actions, as the last complete microbatch has them.`,
-    o: () => board.reset([]),
+    o: () => board.clear(),
   };
 
   function state() {
@@ -406,7 +420,7 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
 
   /** Time, waiting and memory on one axis, of 150%; the mark is where the best known order is. */
   function meter(name, share, best, says) {
-    const [width, left] = [share, best].map((each) => percentOf(Math.min(1, each / 1.5)));
+    const [width, left] = [share, best].map((each) => percent(Math.min(1, each / 1.5)));
     const bar = [node("i", { style: `width:${width}` }), node("b", { style: `left:${left}` })];
     return node("div", { className: "board-meter" }, node("span", {}, name),
       node("div", { className: "board-bar" }, ...bar), node("span", {}, says));
@@ -421,7 +435,7 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     if (k >= 0) (lanes.children[k]?.querySelector("button:not([aria-disabled=true]), button") ?? choose).focus();
     find("score").replaceChildren(
       meter("time", makespan / goal, 1, `${number(makespan)}, ${par}`),
-      meter("waiting", bubble, atGoal, `${percentOf(bubble)}; ${percentOf(atGoal)} at ${par}`),
+      meter("waiting", bubble, atGoal, `${percent(bubble)}; ${percent(atGoal)} at ${par}`),
       meter("held", held / limit, 1, `${held} of ${limit} on device ${device}`));
     find("done").replaceChildren(...(board.finished ? ending() : []));
   }
