@@ -20,7 +20,7 @@ export function controlsOf(page, changed) {
     changed();
   }
 
-  /** A schedule of a family with the page's sizes; an option that follows from these unless it is given follows again. */
+  /** A schedule of a family with the page's sizes; an option that follows from these unless given follows again. */
   function ofFamily(family, { options: old = {}, recompute = "never" }) {
     const { devices, microbatches, stages_per_device } = page.size, options = { devices, microbatches };
     for (const [name, usual] of Object.entries(FAMILIES[family].options)) options[name] = usual && (old[name] ?? usual);

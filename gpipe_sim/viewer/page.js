@@ -103,10 +103,11 @@ const heldWords = (run) => `${run.heldText(run.most)}${run.bytes ? "" : ` microb
 
 function drawCaption({ record, run, refused, panel }) {
   panel.title.textContent = run?.name ?? FAMILIES[record.schedule.family].name;
-  panel.box.classList.toggle("refused", !run);
-  if (!run) return panel.facts.replaceChildren(make("span", {}, refused));
+  panel.box.classList.toggle("gone", !run);
+  if (!run) return panel.facts.replaceChildren(make("p", { className: "refused" }, refused));
   const { program: { devices, microbatches }, timeline } = run, [held, ...words] = heldWords(run).split(" ");
-  const facts = [[number(timeline.makespan), "long"], [percent(run.waiting), "waiting"], [held, `${words.join(" ")} held at most`]];
+  const facts = [[number(timeline.makespan), "long"], [percent(run.waiting), "waiting"]];
+  facts.push([held, `${words.join(" ")} held at most`]);
   panel.facts.replaceChildren(...facts.map(([value, what]) => make("span", {}, make("b", {}, value), ` ${what}`)));
   if (record.times) panel.facts.append(make("span", {}, "These times are given: costs do not move them."));
   if (panel.coarse) panel.facts.append(make("span", {}, "Heights are shares of time."));
@@ -143,6 +144,7 @@ function overNow() {
   });
   const words = `${number(Math.round(page.at * 1000) / 1000)} of ${number(page.until)}`;
   if (Number($("head").value) !== page.at) $("head").value = page.at;
+  if ($("now").textContent === words) return;
   $("head").setAttribute("aria-valuetext", `time ${words}`);
   $("now").textContent = words;
 }
@@ -229,7 +231,8 @@ function addPanel(chart, n) {
 /** Arrows go from action to action and from device to device, w to the next wait; Escape lets go. */
 function onKey(n, { program: { first, devices }, timeline, waits }, event) {
   const here = page.ask?.[0] === n, [, device, time] = here ? page.ask : [n, 0, -1];
-  const starts = [...timeline.start.subarray(first[device], first[device + 1])], begun = waits[device].map(([from]) => from);
+  const starts = [...timeline.start.subarray(first[device], first[device + 1])];
+  const begun = waits[device].map(([from]) => from);
   const after = (times) => times.find((each) => each > time), before = (times) => times.findLast((each) => each < time);
   const go = (to, found, at) => found !== undefined && to >= 0 && to < devices && ask([n, to, found], true, at);
   const does = {
@@ -266,34 +269,35 @@ function step(forward) {
 function play() {
   const going = !waiting.play;
   [$("play").textContent, $("play").ariaPressed] = [going ? "Pause" : "Play", String(going)];
-  clearInterval(waiting.play);
+  clearTimeout(waiting.play);
   waiting.play = 0;
   if (!going) return;
   if (page.at >= page.until) page.at = 0;
-  let before = performance.now();
-  waiting.play = setInterval(() => {
+  const goOn = (before) => (waiting.play = setTimeout(() => {
     const now = performance.now();
     if (still.matches) step(true);
     else scrub(page.at + ((now - before) / 12000) * page.until);
-    before = now;
     if (page.at >= page.until) play();
-  }, still.matches ? 600 : 16);
+    else goOn(now);
+  }, still.matches ? 600 : 15));
+  goOn(performance.now());
 }
 
 // Controls, table, welcome
 
 function buildControls(all) {
-  const more = make("button", { id: "more", type: "button", onclick: () => showMore($("more").ariaExpanded !== "true") });
-  more.append("More to move");
+  const more = make("button", { id: "more", type: "button" }, "More to move");
+  more.onclick = () => showMore(more.ariaExpanded !== "true");
   for (const { id, label, more: hides, range, set } of controls) {
     const input = range ? make("input", { id, type: "range" }) : make("select", { id });
-    const value = range ? [make("output", { htmlFor: id })] : [];
+    const value = range ? [make("output", { htmlFor: id, ariaLive: "off" })] : [];
     input.addEventListener("input", () => {
       set(range ? Number(input.value) : input.value);
       if (range) value[0].textContent = number(Number(input.value));
     });
     if (hides && !more.isConnected) $("controls").append(more);
-    $("controls").append(make("label", { className: hides ? "control more" : "control" }, make("span", {}, label), input, ...value));
+    const className = hides ? "control more" : "control";
+    $("controls").append(make("label", { className }, make("span", {}, label), input, ...value));
   }
   showMore(all);
 }
@@ -314,26 +318,30 @@ function refreshControls() {
       continue;
     }
     const wanted = choices(), key = wanted.map(([, words]) => words).join();
-    if (input.dataset.key !== key) input.replaceChildren(...wanted.map(([each, words]) => make("option", { value: each }, words)));
+    if (input.dataset.key !== key) input.replaceChildren(...wanted.map(option));
     [input.dataset.key, input.value] = [key, value];
   }
 }
 
+const option = ([value, words]) => make("option", { value }, words);
+
 /** All actions of a chart's device; made when it is open. */
 function drawTable() {
   if (!$("list").open) return;
-  const places = page.charts.flatMap(({ run }, n) => (run ? run.waits.map((_, d) => [`${n} ${d}`, `${run.name}, device ${d}`]) : []));
-  const wanted = $("which").value;
-  $("which").replaceChildren(...places.map(([value, words]) => make("option", { value }, words)));
-  if (places.some(([value]) => value === wanted)) $("which").value = wanted;
+  const select = $("which").querySelector("select"), wanted = select.value;
+  const placesOf = ({ run }, n) => (run?.waits ?? []).map((_, d) => [`${n} ${d}`, `${run.name}, device ${d}`]);
+  const places = page.charts.flatMap(placesOf);
+  select.replaceChildren(...places.map(option));
+  if (places.some(([value]) => value === wanted)) select.value = wanted;
   if (!places.length) return;
-  const [n, d] = $("which").value.split(" ").map(Number), { program, timeline: { start, end }, held, heldText } = page.charts[n].run;
-  const { first, parts, kind, stage, microbatch, entries } = program;
+  const [n, d] = select.value.split(" ").map(Number), { program, timeline, held, heldText } = page.charts[n].run;
+  const { first, parts, kind, stage, microbatch, entries } = program, { start, end } = timeline;
   const rows = rangeOf(first[d + 1] - first[d], first[d]).map((e) => {
-    const p = parts[e], after = heldText(held[d].total[heldAt(held[d], end[e])]);
-    return [writeEntry(entries[e]), TABLES.meanings[KINDS[kind[p]]], stage[p], microbatch[p], number(start[e]), number(end[e]), after];
+    const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], after = held[d].total[heldAt(held[d], end[e])];
+    return [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), heldText(after)];
   });
-  const cells = (tag) => (row) => make("tr", {}, ...row.map((text, i) => make(tag, { className: i > 1 ? "number" : "" }, String(text))));
+  const cell = (tag) => (text, i) => make(tag, { className: i > 1 ? "number" : "" }, String(text));
+  const cells = (tag) => (row) => make("tr", {}, ...row.map(cell(tag)));
   const heads = cells("th")(["action", "what", "stage", "microbatch", "start", "end", "held then"]);
   $("table").replaceChildren(make("thead", {}, heads), make("tbody", {}, ...rows.map(cells("td"))));
 }
@@ -346,7 +354,8 @@ function drawWelcome() {
   if (one) facts.push([percent(one.waiting), `of the time devices wait with ${one.name}`]);
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
   if (one) facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
-  const ways = page.welcome.ways.map(({ text, href }) => make("a", { href: /^(https?:|[^:]*$)/.test(href) ? href : "#" }, text));
+  const safe = (href) => (/^(https?:|[^:]*$)/.test(href) ? href : "#");
+  const ways = page.welcome.ways.map(({ text, href }) => make("a", { href: safe(href) }, text));
   $("title").textContent = page.welcome.sentence;
   const items = facts.map(([value, words]) => make("li", {}, make("b", {}, value), words));
   $("welcome").replaceChildren(make("ul", {}, ...items), make("nav", { ariaLabel: "ways on" }, ...ways));
@@ -365,7 +374,8 @@ function showView(name) {
 /** Show what a state, or JSON of the library, says; an Error in words for anything else, and nothing changes. */
 function load(json) {
   const found = readLoaded(json, page.charts.map(({ record }) => record));
-  const charts = found.charts.map((record) => ({ record, given: record.schedule.rows ? record : null, run: runOf(record) }));
+  const givenOf = (record) => (record.schedule.rows ? record : null);
+  const charts = found.charts.map((record) => ({ record, given: givenOf(record), run: runOf(record) }));
   if (found.board) board?.load(found.board);
   const { at = 0, ask = null } = found, { program, order } = (charts.find(({ given }) => !given) ?? charts[0]).run;
   const { devices, microbatches } = program, stages_per_device = order.options?.stages_per_device ?? 2;
