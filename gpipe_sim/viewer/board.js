@@ -186,7 +186,8 @@ export class Board {
   /** Put all later microbatches where the last complete one is, each so much later that all ends soonest; how many. */
   stamp() {
     const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times, sequence } = this;
-    const all = countTo(size), of = (m) => all.filter((id) => microbatch[id] === m), isMissing = (id) => !this.placed[id];
+    const all = countTo(size), isMissing = (id) => !this.placed[id];
+    const of = (m) => all.filter((id) => microbatch[id] === m);
     const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing)), lacks = of(0).filter(isMissing);
     if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(lacks)}`);
     const like = (id) => times.get(find(kind[id], stage[id], model));
@@ -249,7 +250,8 @@ export class Board {
   get score() {
     const { puzzle, rows, peaks, takes, goal, timeline: { makespan } } = this, devices = rows.length;
     const limits = puzzle.room ?? puzzle.placement.map((stages) => stages.length * puzzle.microbatches);
-    const [device] = withMost(countTo(devices), (k) => peaks[k] / limits[k]), busy = sumOf(this.sequence.map((id) => takes[id]));
+    const [device] = withMost(countTo(devices), (k) => peaks[k] / limits[k]);
+    const busy = sumOf(this.sequence.map((id) => takes[id]));
     const bubble = (work, until) => (until ? (devices * until - work) / (devices * until) : 0);
     const all = { bubble: bubble(busy, makespan), atGoal: bubble(sumOf([...takes]), goal) };
     return { makespan, ...all, held: peaks[device], limit: limits[device], device };
@@ -331,12 +333,13 @@ function boardNode(tag, traits, ...children) {
 }
 
 /**
- * Start the board that page.html has in a container. `load` shows a state in the page's charts, `onChange` hears of every
- * change. What comes back has `state()`, {puzzle, choice, rows}, and `load(state)`: Error in words if it is none.
+ * Start the board that page.html has in a container. `load` shows a state in the page's charts, `onChange` hears of
+ * changes. What comes back has `state()`, {puzzle, choice, rows}, and `load(state)`: Error in words if it is none.
  */
 export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
   const node = boardNode, find = (name) => container.querySelector(`.board-${name}`);
   const [choose, own, tools, lanes, hint] = ["puzzle", "own", "tools", "lanes", "hint"].map(find);
+  const span = ({ start, end }) => `from ${number(start)} to ${number(end)}`;
   let board = new Board(puzzles[0]);
   const does = {
     u: () => board.undo(),
@@ -376,8 +379,8 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
 
   /** What a choice would cost, or why it is none. */
   function words(id) {
-    const { start, end, wait, holds } = board.preview(id), waits = wait ? `, after a wait of ${number(wait)}` : "";
-    const runs = `${number(start)} to ${number(end)}${waits}; then device ${board.work.home[id]} holds ${holds}`;
+    const told = board.preview(id), waits = told.wait ? `, after a wait of ${number(told.wait)}` : "";
+    const runs = `${span(told)}${waits}; then device ${board.work.home[id]} holds ${told.holds}`;
     return `${board.text(id)}: ${board.refusal(id) || runs}`;
   }
 
@@ -396,10 +399,10 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
   /** A device: what is placed, how much it holds, and what may come next. */
   function deviceRow(row, k) {
     const { times, puzzle: { room }, held, lost, goal, finished, over } = board, name = `device ${k}`;
-    const runs = row.map((id) => `${board.text(id)} from ${number(times.get(id).start)} to ${number(times.get(id).end)}`);
+    const runs = row.map((id) => `${board.text(id)} ${span(times.get(id))}`).join(", ") || "nothing yet";
     const boxes = [...row.map((id) => boxOf(id, times.get(id))), box("goal", { start: goal, end: goal })];
     if (finished && over > 0 && lost?.device === k) boxes.push(box("lost", lost));
-    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `${name}: ${runs.join(", ")}` }, ...boxes);
+    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `${name}: ${runs}` }, ...boxes);
     const next = board.candidates(k).map((id) => choice(id, lane));
     return node("div", { className: "board-row" }, node("span", {}, name), lane,
       node("span", {}, `${held[k]}${room ? ` of ${room[k]}` : ""}`),
@@ -417,9 +420,9 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
       hint.textContent = ariaLabel;
       if (can) lane.append(boxOf(id, board.preview(id), "ghost"));
     };
-    const heard = { onpointerenter: look, onfocus: look, onpointerleave: leave, onblur: leave };
-    const onclick = () => attempt(() => board.place([id]));
-    return node("button", { type: "button", className, ariaLabel, ariaDisabled: !can, onclick, ...heard }, board.text(id));
+    const looks = { onpointerenter: look, onfocus: look, onpointerleave: leave, onblur: leave };
+    const traits = { type: "button", className, ariaLabel, ariaDisabled: !can, ...looks };
+    return node("button", { ...traits, onclick: () => attempt(() => board.place([id])) }, board.text(id));
   }
 
   /** Time, waiting and memory on one axis, of 150%; the mark is where the best known order is. */
@@ -449,12 +452,12 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     const { name, costs } = board.puzzle, text = `"""\n${board.toText()}\n"""`, { rows } = state();
     const value = name === "free" ? `gp.simulate(gp.Explicit.parse(${text}))` : `gp.course.puzzle("${name}", ${text})`;
     const area = node("textarea", { value, readOnly: true, rows: rows.length + 2, ariaLabel: "this order in Python" });
-    const chart = { schedule: { ...board.order(), rows }, costs, links: null, message_bytes: null, sizes: null, limit: null };
+    const chart = { schedule: { ...board.order(), rows }, costs };
     const copy = () => {
       area.select();
       navigator.clipboard?.writeText(value);
     };
-    const show = () => load({ charts: [{ ...chart, times: null }], at: 0, ask: null });
+    const show = () => load({ charts: [chart], at: 0, ask: null });
     const button = (says, onclick) => node("button", { type: "button", onclick }, says);
     return [area, button("Copy", copy), button("See it in a chart", show)];
   }

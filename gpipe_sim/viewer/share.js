@@ -97,8 +97,8 @@ function readLinks(given) {
 export function toFragment({ charts, at, ask, board }) {
   if (charts.length > CHARTS.length) noLink(`there are more than ${CHARTS.length} charts`);
   if (charts.some(({ times }) => times)) noLink("measured times are too long; share the file");
-  const all = charts.map(writtenChart), families = charts.map(({ schedule }) => (schedule.rows ? "rows" : schedule.family));
-  const found = families.map((family, i) => [CHARTS[i], family]);
+  const all = charts.map(writtenChart);
+  const found = charts.map(({ schedule: { rows, family } }, i) => [CHARTS[i], rows ? "rows" : family]);
   for (const key of new Set(all.flatMap(Object.keys))) {
     if (all.every((each) => each[key] === all[0][key])) found.push([key, all[0][key]]);
     else all.forEach((each, i) => key in each && found.push([`${CHARTS[i]}.${key}`, each[key]]));
@@ -143,10 +143,11 @@ export function fromFragment(text) {
   };
   const chartOf = (letter) => readChart(take("word", letter), (form, key) => take(form, `${letter}.${key}`, key));
   const charts = [...CHARTS].filter((letter) => given.has(letter)).map(chartOf);
-  const at = take("number", "at") ?? 0, ask = take("numbers", "ask") ?? null, asks = ask?.length === 3 && charts[ask[0]];
-  if (ask && !(asks && Number.isInteger(ask[1]))) noLink("ask is a chart, a device and a time");
+  const at = take("number", "at") ?? 0, ask = take("numbers", "ask") ?? null;
+  if (ask !== null && !(ask.length === 3 && charts[ask[0]] && Number.isInteger(ask[1]))) noLink("ask is a chart, a device and a time");
   const puzzle = take("puzzle", "board"), rows = take("rows", "picks")?.split("/").map((row) => readRow(row).row);
-  const own = take("own", "own")?.split(";").map((each, i) => [CHOICE[i], each]), choice = own ? Object.fromEntries(own) : null;
+  const own = take("own", "own")?.split(";").map((each, i) => [CHOICE[i], each]);
+  const choice = own ? Object.fromEntries(own) : null;
   if (!puzzle !== !rows || (own && !puzzle)) noLink("a board is a puzzle and what is picked");
   const board = puzzle ? { puzzle, choice, rows } : null;
   if (left.size) noLink(`nothing here is called ${[...left][0].slice(0, 24)}`);
@@ -173,9 +174,9 @@ function readChart(family, take) {
     const rows = (take("rows", "rows") ?? noLink("an order has no rows")).split("/").map(readRow);
     Object.assign(schedule, { placement: rows.map(({ stages }) => stages), rows: rows.map(({ row }) => row) });
   }
-  const { devices = schedule.rows?.length, microbatches = schedule.microbatches, stages_per_device = 1 } = schedule.options;
+  const { devices = schedule.rows?.length, microbatches = schedule.microbatches, ...others } = schedule.options;
   if (!devices || !microbatches) noLink("a chart has no K or no M");
-  if (devices * microbatches * stages_per_device > MOST_BOXES) noLink("a chart has too many boxes");
+  if (devices * microbatches * (others.stages_per_device ?? 1) > MOST_BOXES) noLink("a chart has too many boxes");
   const links = take("links", "links");
   if (links !== undefined) chart.links = readLinks([links].flat());
   return chart;
