@@ -18,6 +18,20 @@ export function number(value) {
   return power < -4 ? `${digits}e-${String(-power).padStart(2, "0")}` : String(Number(`${digits}e${power}`));
 }
 
+/** A timeline as Python gives it: start and end by entry, sent and arrived (or null) by need that crosses. */
+export function givenTimeline(program, times) {
+  const crossing = program.messageOf.filter((message) => message >= 0), collectives = times.collectives ?? [];
+  const byMessage = (column) => {
+    const found = new Float64Array(program.messages.length);
+    column.forEach((time, i) => (found[crossing[i]] = time));
+    return found;
+  };
+  const [start, end] = [times.start, times.end].map((column) => Float64Array.from(column));
+  const [sent, arrived] = [times.sent, times.arrived].map((column) => (column ? byMessage(column) : null));
+  const makespan = [...end, ...collectives.map((each) => each.end)].reduce((a, b) => Math.max(a, b), 0);
+  return { program, start, end, sent, arrived, makespan, stuck: new Map(), collectives, measured: true };
+}
+
 const madeOnce = new WeakMap();
 
 /** What `make` makes of a timeline: made when first asked for, and kept as long as the timeline is. */
@@ -51,6 +65,8 @@ function levelsOf({ size, devices, first, needs, needsFrom, entry }) {
   }
   return level;
 }
+
+const partText = ({ stage, kind, microbatch }, part) => writeEntry([stage[part], kind[part], microbatch[part]]);
 
 /** The first of the items for which `key` is largest, or undefined. */
 function firstMost(items, key) {
@@ -140,20 +156,16 @@ class HeldBack {
     return firstMost(this.byArrival.filter((i) => sent[i] < leaves && leaves <= arrived[i]), (i) => sent[i]) ?? -1;
   }
 
-  written(part) {
-    return writeEntry([this.stage[part], this.kind[part], this.microbatch[part]]);
-  }
-
   /** When what is needed runs; and if that takes a while, when it arrives, and which link was not free. */
   runs(need) {
     const { messages, end, home } = this, source = this.source(need), message = this.message(need);
     const from = `from ${number(this.start[source])} to ${number(end[source])}`;
-    const says = `${this.written(this.needs[need])}, which device ${home[source]} runs ${from}`;
+    const says = `${partText(this, this.needs[need])}, which device ${home[source]} runs ${from}`;
     if (message < 0 || this.arrived[message] <= end[source]) return says;
     const ahead = this.ahead(message), arrives = `arrives at ${number(this.arrived[message])}`;
     if (ahead < 0) return `${says} and which ${arrives}`;
     const same = ["source", "target"].every((side) => messages[ahead][side] === messages[message][side]);
-    const on = this.written(messages[ahead].part), where = same ? `for the link, where ${on} is` : `while what ${on} made is sent`;
+    const on = partText(this, messages[ahead].part), where = same ? `for the link, where ${on} is` : `while what ${on} made is sent`;
     return `${says} and which waits until ${number(this.sent[message])} ${where}, and ${arrives}`;
   }
 
@@ -174,7 +186,7 @@ class HeldBack {
         reasons.push(`device ${this.home[busy]} is busy with ${writeEntry(this.entries[busy])} until ${number(this.end[busy])}`);
         break;
       }
-      head = `${this.written(this.needs[need])} itself waits for `;
+      head = `${partText(this, this.needs[need])} itself waits for `;
     }
     return { links, reasons };
   }
@@ -191,7 +203,7 @@ export function why(timeline, device, time) {
   if (now !== undefined) return said(start[now], end[now], [now], `is busy with ${writeEntry(entries[now])} from ${number(start[now])} to ${number(end[now])}`);
   const after = row.find((e) => start[e] > time);
   if (after === undefined) {
-    if (stuck.has(device)) return said(since, makespan, [], `is stuck at`);
+    if (stuck.has(device)) return said(since, makespan, [], stuckAt(timeline, device));
     const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
     return said(since, makespan, [], row.length ? `is done at ${number(since)}; ${ends}` : "has no actions");
   }
@@ -205,9 +217,17 @@ export function why(timeline, device, time) {
   }
   const { links, reasons } = heldBack.chain(after, since);
   const assumed = !timeline.arrived && home[links[0]] !== device ? TABLES.assumed : "";
-  const made = heldBack.written(needs[heldBack.need(after)]);
+  const made = partText(program, needs[heldBack.need(after)]);
   const receives = ready < until && timeline.arrived ? `; device ${device} receives what ${made} made until ${number(until)}` : "";
   return said(since, until, links, `${waits} ${reasons.join("; ")}${assumed}${receives}`);
+}
+
+/** Of a device that never gets on, the action that it is stuck at, and the first that this waits for. */
+function stuckAt({ program, end, stuck }, device) {
+  const { needs, needsFrom, entry, home, entries } = program, e = stuck.get(device);
+  const missing = [...needs].slice(needsFrom[e], needsFrom[e + 1]).find((part) => !(end[entry[part]] >= 0));
+  const needed = `${partText(program, missing)} (queued on device ${home[entry[missing]]})`;
+  return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
 }
 
 /** A collective as the library writes it. */
