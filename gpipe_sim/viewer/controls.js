@@ -3,7 +3,7 @@
 
 import { TABLES } from "./tables.js";
 import { FAMILIES } from "./families.js";
-import { UNIT, rangeOf } from "./runs.js";
+import { UNIT, countTo } from "./runs.js";
 
 /**
  * The controls of a page: {id, label, more: whether it can hide, range or choices, now, set, enabled}. `page.size` is
@@ -29,7 +29,7 @@ export function controlsOf(page, changed) {
   }
 
   const oneOf = (cost, count, place, value) => {
-    const list = rangeOf(count).map((i) => (i === place ? value : Array.isArray(cost) ? cost[i] : cost));
+    const list = countTo(count).map((i) => (i === place ? value : Array.isArray(cost) ? cost[i] : cost));
     return list.every((each) => each === list[0]) ? list[0] : list;
   };
   const costNow = (name) => {
@@ -88,7 +88,7 @@ export function controlsOf(page, changed) {
     },
     {
       id: "stage", label: "costs of", more: true, enabled: () => live().length, now: () => page.stage ?? "",
-      choices: () => [["", "every stage"], ...rangeOf(stages()).map((s) => [s, `stage ${s}`])],
+      choices: () => [["", "every stage"], ...countTo(stages()).map((s) => [s, `stage ${s}`])],
       set: (text) => {
         page.stage = place(text);
         changed();
@@ -100,7 +100,7 @@ export function controlsOf(page, changed) {
     cost("comm", "message", "comm"),
     {
       id: "slow", label: "slow device", more: true, enabled: () => live().length, now: () => slowest()[0] ?? "",
-      choices: () => [["", "none"], ...rangeOf(page.size.devices).map((d) => [d, `device ${d}`])],
+      choices: () => [["", "none"], ...countTo(page.size.devices).map((d) => [d, `device ${d}`])],
       set: (text) => setSlow(place(text), Math.max(2, slowest()[1])),
     },
     {

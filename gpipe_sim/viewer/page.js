@@ -10,7 +10,7 @@ import { criticalPath, number } from "./why.js";
 import { heldAt } from "./memory.js";
 import { fromFragment, toFragment } from "./share.js";
 import { layout, paintOver, paintRun, placeAt, readColours, swatch } from "./paint.js";
-import { INPUTS, litAt, percent, rangeOf, runOf } from "./runs.js";
+import { INPUTS, litAt, percent, countTo, runOf } from "./runs.js";
 import { readLoaded } from "./loaded.js";
 import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
@@ -162,7 +162,7 @@ function light() {
 
 /** The same actions in another program; a whole backward there is the same as its half here. */
 function twinsOf({ parts, kind, stage, microbatch }, e, other) {
-  const own = e < 0 ? [] : rangeOf(parts[e + 1] - parts[e], parts[e]), same = { B: "BI", I: "IB" };
+  const own = e < 0 ? [] : countTo(parts[e + 1] - parts[e], parts[e]), same = { B: "BI", I: "IB" };
   const found = own.map((part) => {
     const kinds = same[KINDS[kind[part]]] ?? KINDS[kind[part]];
     const twins = [...kinds].map((each) => other.find(KINDS.indexOf(each), stage[part], microbatch[part]));
@@ -336,7 +336,7 @@ function drawTable() {
   if (!places.length) return;
   const [n, d] = select.value.split(" ").map(Number), { program, timeline, held, heldText } = page.charts[n].run;
   const { first, parts, kind, stage, microbatch, entries } = program, { start, end } = timeline;
-  const rows = rangeOf(first[d + 1] - first[d], first[d]).map((e) => {
+  const rows = countTo(first[d + 1] - first[d], first[d]).map((e) => {
     const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], after = held[d].total[heldAt(held[d], end[e])];
     return [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), heldText(after)];
   });

@@ -12,7 +12,7 @@ export const UNIT = {
 };
 export const OF_DEVICES = ["speed", "overhead"];
 export const INPUTS = { colour: TABLES.colours.paler[0], pattern: "" };
-export const rangeOf = (count, from = 0) => Array.from({ length: count }, (_, i) => from + i);
+export const countTo = (count, from = 0) => Array.from({ length: count }, (_, i) => from + i);
 export const percent = (part) => `${(100 * part).toFixed(1)}%`;
 export const entriesOf = (row) => row.split(" ").filter(Boolean).map(readEntry);
 const mostOf = (values) => values.reduce((most, each) => Math.max(most, each), 0);
@@ -30,7 +30,7 @@ function fitted(record, program) {
   const often = (list, one) => list.filter((each) => each === one).length;
   const common = (list) => list.reduce((best, each) => (often(list, each) > often(list, best) ? each : best));
   const fit = (list, count) =>
-    Array.isArray(list) && list.length !== count ? rangeOf(count).map((i) => list[i] ?? common(list)) : list;
+    Array.isArray(list) && list.length !== count ? countTo(count).map((i) => list[i] ?? common(list)) : list;
   const fitCost = ([name, cost]) => [name, fit(cost, OF_DEVICES.includes(name) ? devices : stages)];
   const linked = ({ source, target }) => links.pairs.some(([from, to]) => from === source && to === target);
   const known = sizes?.stages.length === stages && sizes.samples >= program.microbatches; // or no bytes at all
@@ -54,7 +54,7 @@ export function runOf(given, before) {
   const stuck = [...timeline.stuck].map(says);
   if (stuck.length) throw new Error(`${order.name} cannot finish: ${stuck.join("; ")}`);
   const { devices } = program, counts = inFlight(timeline), bytes = sizes ? bytesHeld(timeline, sizes) : null;
-  const held = rangeOf(devices).map((d) => ({
+  const held = countTo(devices).map((d) => ({
     ...(bytes ? heldBytes(bytes[d]) : heldCounts(timeline, d, counts[d])),
     limit: Array.isArray(limit) ? limit[d] : limit,
   }));
@@ -63,7 +63,7 @@ export function runOf(given, before) {
   return {
     record, order, program, timeline, held, counts, bytes, bytesOf,
     name: order.name,
-    waits: rangeOf(devices).map((d) => waitsOf(timeline, d)),
+    waits: countTo(devices).map((d) => waitsOf(timeline, d)),
     waiting: all && (all - busy) / all,
     heldText: bytes ? bytesText : number,
     most: mostOf(held.map(({ total }) => mostOf(total))),
@@ -130,7 +130,7 @@ export function litAt(run, device, time) {
   const { program, timeline } = run, { start, end, links, sentence } = why(timeline, device, time);
   const lit = { device, from: start, to: end, entry: -1, needs: [], neededBy: [], kept: null, links, sentence };
   const runs = (e) => timeline.start[e] <= time && time < timeline.end[e];
-  const entry = rangeOf(program.first[device + 1] - program.first[device], program.first[device]).find(runs);
+  const entry = countTo(program.first[device + 1] - program.first[device], program.first[device]).find(runs);
   if (entry === undefined) return lit;
   const [saved, freed] = keptBy(program, program.parts[entry]).map((part) => (part < 0 ? -1 : program.entry[part]));
   const found = {
@@ -145,7 +145,7 @@ export function litAt(run, device, time) {
 }
 
 function needsOfEntry({ needsFrom, needs, messageOf, entry }, e) {
-  const places = rangeOf(needsFrom[e + 1] - needsFrom[e], needsFrom[e]);
+  const places = countTo(needsFrom[e + 1] - needsFrom[e], needsFrom[e]);
   return places.map((i) => ({ part: needs[i], entry: entry[needs[i]], message: messageOf[i] }));
 }
 
@@ -153,7 +153,7 @@ function needsOfEntry({ needsFrom, needs, messageOf, entry }, e) {
 function usersOf(program) {
   if (program.users) return program.users;
   program.users = program.entries.map(() => []);
-  rangeOf(program.size).forEach((e) => needsOfEntry(program, e).forEach((need) => program.users[need.entry].push(e)));
+  countTo(program.size).forEach((e) => needsOfEntry(program, e).forEach((need) => program.users[need.entry].push(e)));
   return program.users;
 }
 
@@ -168,7 +168,7 @@ function aboutEntry(run, { entry, needs, neededBy, kept, device }) {
   const { program, timeline } = run, { stage, kind, microbatch, parts, home, sends, messages } = program;
   const nameOf = (part) => writeEntry([stage[part], kind[part], microbatch[part]]);
   const on = (e) => (home[e] === device ? "here" : `on device ${home[e]}`);
-  const own = rangeOf(parts[entry + 1] - parts[entry], parts[entry]), letter = (part) => KINDS[kind[part]];
+  const own = countTo(parts[entry + 1] - parts[entry], parts[entry]), letter = (part) => KINDS[kind[part]];
   const meaning = (part) => `${TABLES.meanings[letter(part)]} of microbatch ${microbatch[part]}, stage ${stage[part]}`;
   const needed = needs.map(({ part, message, entry: e }) => {
     const reason = own.map((each) => TABLES.reasons[letter(each) + letter(part)]).find(Boolean);
