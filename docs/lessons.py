@@ -38,7 +38,8 @@ def write(notebooks: Path, folder: Path) -> None:
 
 def packed(notebooks: Path, target: Path) -> None:
     """The lessons and pictures in the two folders that their links expect; the same bytes on each day."""
-    files = [*sorted(notebooks.glob("*.ipynb")), *sorted((notebooks.parent / "figures").glob("*.png"))]
+    figures = notebooks.parent / "figures"
+    files = [*sorted(notebooks.glob("*.ipynb")), *sorted(figures.glob("*.png")), figures / "view.html"]
     with zipfile.ZipFile(target, "w") as archive:
         for path in files:
             name = zipfile.ZipInfo(f"gpipe_sim_lessons/{path.parent.name}/{path.name}")
@@ -55,6 +56,8 @@ def page(notebook: dict, name: str) -> dict:
             cell["metadata"]["tags"] = [*cell["metadata"].get("tags", ()), "hide-input"]
     first, *rest = (cell for cell in notebook["cells"] if cell["id"] != "colab")
     without = WITHOUT if any("../figures/" in "".join(cell["source"]) for cell in rest) else ""
+    for cell in notebook["cells"]:
+        cell["source"] = "".join(cell["source"]).replace("../figures/view.html", "../index.html")
     words = HERE.format(ALL=ALL, name=name, without=without)
     here = {"cell_type": "markdown", "id": "here", "metadata": {}, "source": words}
     return {**notebook, "cells": [first, here, *rest]}

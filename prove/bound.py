@@ -32,25 +32,26 @@ def _of_devices(puzzle: Puzzle) -> Iterator[Bound]:
         crossed = sum(home[s] != home[s + 1] for s in range(stage))
         return sum(takes(kind, s) for s in range(stage)) + crossed * puzzle.costs.comm
 
-    last = takes("W", 0) if "W" in puzzle.kinds else 0  # after the last I of stage 0
+    split = "W" in puzzle.kinds
+    last = takes("W", 0) if split else 0  # after the last I of stage 0
     for device, held in enumerate(puzzle.placement):
         head = min(way("F", stage) for stage in held)
         to_do = {kind: puzzle.microbatches * sum(takes(kind, s) for s in held) for kind in puzzle.kinds}
         tail = min(way(back, stage) for stage in held) + last
         some, every = to_do["F"] + to_do[back], sum(to_do.values())
-        if "W" in puzzle.kinds:
-            yield _bound(device, head, "it has", every, 0)
-        yield _bound(device, head, "its F and I are" if last else "it has", some, tail)
+        if split:
+            yield _bound(device, head, "has", every, 0)
+        yield _bound(device, head, "has F and I of" if split else "has", some, tail)
 
 
 def _bound(device: int, head: Real, has: str, work: Real, tail: Real) -> Bound:
     value = head + work + tail
     parts = [
-        f"Device {device} cannot start before {number(head)}"
-        if head
-        else f"Device {device} can start at once",
-        f"{has} {number(work)} of work",
-        f"and after that the last gradient needs {number(tail)} more" if tail else "",
+        f"cannot start before {number(head)}" if head else "",
+        f"{has} {number(work)}{' of work' if has == 'has' else ''}",
+        f"after that the last gradient needs {number(tail)} more" if tail else "",
     ]
+    *before, last = filter(None, parts)
+    said = f"Device {device} {', '.join(before)}{', and ' if before else ''}{last}"
     total = " + ".join(number(part) for part in (head, work, tail) if part)
-    return Bound(value, f"{', '.join(filter(None, parts))}: {total} = {number(value)}.")
+    return Bound(value, f"{said}: {total} = {number(value)}." if before else f"{said}.")

@@ -20,7 +20,7 @@ from gpipe_sim.families import v_shaped
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.memory import greedy
 from gpipe_sim.memory.greedy import Room
-from gpipe_sim.viewer.puzzles import Bound, Puzzle, puzzles, read
+from gpipe_sim.viewer.puzzles import Bound, Puzzle, from_record, puzzles
 from prove.answer import FILE, SHOWN, answered, as_text
 from prove.bound import simple_bound
 
@@ -116,7 +116,7 @@ def test_pars_and_simple_bounds_that_are_known():
 
 def test_the_file_is_what_the_proofs_write_and_reads_back_as_it_was():
     assert FILE.read_text() == as_text(ALL)
-    assert [read(json.loads(json.dumps(puzzle.record()))) for puzzle in ALL] == ALL
+    assert [from_record(json.loads(json.dumps(puzzle.record()))) for puzzle in ALL] == ALL
     for puzzle in ALL:
         assert set(puzzle.record()["costs"]) == {*vars(gp.Costs())}
 
@@ -137,11 +137,18 @@ def test_an_answer_that_is_no_better_changes_nothing_and_what_is_not_proven_is_a
 def test_the_sentence_of_the_simple_bound():
     assert simple_bound(puzzles()["the-slow-link"]) == Bound(
         29,
-        "Device 2 cannot start before 6, it has 15 of work, and after that the last gradient needs 8 more: "
+        "Device 2 cannot start before 6, has 15 of work, and after that the last gradient needs 8 more: "
         "6 + 15 + 8 = 29.",
     )
     why = simple_bound(puzzles()["put-off"]).why
-    assert why == "Device 3 cannot start before 3, it has 24 of work: 3 + 24 = 27."
+    assert why == "Device 3 cannot start before 3, and has 24 of work: 3 + 24 = 27."
+    assert simple_bound(puzzles()["first-and-last"]).why == "Device 0 has 24 of work."
+    slow_back = made(looped(2, 2), 2, "FIW", forward=1, input_grad=5, weight_grad=1)
+    assert simple_bound(slow_back) == Bound(
+        19,
+        "Device 1 cannot start before 1, has F and I of 12, and after that the last gradient needs 6 more: "
+        "1 + 12 + 6 = 19.",
+    )
 
 
 PLACED = [looped(2, 4), v_shaped(2), looped(4, 4), ((0, 3), (1,), (2,)), ((2, 0), (1, 3))]

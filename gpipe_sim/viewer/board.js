@@ -4,11 +4,10 @@
 import { TABLES } from "./tables.js";
 import { F, KINDS, durationsOf, lower, readEntry, simulate, writeEntry } from "./clock.js";
 import { number, why } from "./why.js";
+import { countTo, percent } from "./runs.js";
 
-const countTo = (count) => [...Array(count).keys()];
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const withMost = (items, value) => items.filter((each) => value(each) === Math.max(...items.map(value)));
-const percentOf = (share) => `${+(100 * share).toFixed(1)}%`;
 /** How many more stage-activations a device holds after an action of a kind: +1, 0 or -1. */
 const HELD_MORE = [...KINDS].map((kind) => sumOf(Object.values(TABLES.holds[kind])));
 
@@ -21,25 +20,26 @@ export class Board {
     this.puzzle = puzzle;
     this.work = lower({ name: title, family: null, options: {}, placement, microbatches, rows });
     this.takes = durationsOf(this.work, puzzle.costs);
-    this.reset([]);
+    [this.past, this.future] = [[], []]; // what was placed, before each change and before each undo
+    this.restart([]);
   }
 
-  /** Place lists of actions, each of them at once: an undo takes one back. */
-  reset(done, undone = []) {
-    [this.done, this.undone] = [done, undone];
+  /** Place these actions, in this order, and no others. */
+  restart(ids) {
+    this.sequence = [];
     this.rows = this.puzzle.placement.map(() => []);
     [this.held, this.peaks] = [this.rows.map(() => 0), this.rows.map(() => 0)];
     [this.placed, this.known] = [new Uint8Array(this.work.size), null];
-    for (const id of done.flat()) this.put(id);
+    ids.forEach((id) => this.put(id));
   }
 
   put(id) {
     const device = this.work.home[id];
     this.rows[device].push(id);
+    this.sequence.push(id);
     [this.placed[id], this.known] = [1, null];
     this.held[device] += HELD_MORE[this.work.kind[id]];
     this.peaks[device] = Math.max(this.peaks[device], this.held[device]);
-    return id;
   }
 
   /** Rows as an order. Others are not placed yet, so nothing that is placed waits for them. */
@@ -73,7 +73,7 @@ export class Board {
 
   missing(id) {
     const { needs, needsFrom } = this.work;
-    return needs.slice(needsFrom[id], needsFrom[id + 1]).filter((need) => !this.placed[need]);
+    return [...needs.slice(needsFrom[id], needsFrom[id + 1])].filter((need) => !this.placed[need]);
   }
 
   /** Why an action cannot come next on its device, in the library's words; "" if it can. */
@@ -127,16 +127,27 @@ export class Board {
 
   /** Place actions one after the other, as one change; Error with the reason at the first that cannot go. */
   place(ids) {
-    const [[blocked]] = this.fill([ids]);
+    const [[blocked]] = this.change(() => this.fill([ids]));
     if (blocked !== undefined) throw new Error(this.refusal(blocked));
   }
 
+  /** Change what is placed, as one change for undo. */
+  change(act) {
+    const before = this.sequence.slice(), answer = act();
+    if (before.join() !== this.sequence.join()) [this.past, this.future] = [[...this.past, before], []];
+    return answer;
+  }
+
   undo() {
-    this.reset(this.done.slice(0, -1), [...this.undone, ...this.done.slice(-1)]);
+    if (!this.past.length) return;
+    this.future.push(this.sequence);
+    this.restart(this.past.pop());
   }
 
   redo() {
-    this.reset([...this.done, ...this.undone.slice(-1)], this.undone.slice(0, -1));
+    if (!this.future.length) return;
+    this.past.push(this.sequence);
+    this.restart(this.future.pop());
   }
 
   /** The actions that a text spells, such as "0F0 0B0"; Error for what the board does not have. */
@@ -148,17 +159,11 @@ export class Board {
     });
   }
 
-  /** Place what can go of lists of actions, each in its own order, as one change; what is left of them. */
+  /** Place what can go of lists of actions, each in its own order; what is left of them. */
   fill(lists) {
-    const left = lists.map((ids) => [...ids]), placed = [], goes = (ids) => ids.length && !this.refusal(ids[0]);
-    for (let ids; (ids = left.find(goes)); ) placed.push(this.put(ids.shift()));
-    return this.remember(placed, left);
-  }
-
-  /** Make one change of what was put, for undo. */
-  remember(placed, answer) {
-    if (placed.length) [this.done, this.undone] = [[...this.done, placed], []];
-    return answer;
+    const left = lists.map((ids) => [...ids]), goes = (ids) => ids.length && !this.refusal(ids[0]);
+    for (let ids; (ids = left.find(goes)); ) this.put(ids.shift());
+    return left;
   }
 
   /** What may come next on a device, now or later: it has room, and needs nothing that is left there. */
@@ -170,31 +175,38 @@ export class Board {
 
   /** Place what has no alternative, microbatches in turn, until every device has a choice; what was placed. */
   step() {
-    const placed = [], only = (ids) => (ids.length === 1 && !this.refusal(ids[0]) ? ids : []);
+    const count = this.sequence.length, only = (ids) => (ids.length === 1 && !this.refusal(ids[0]) ? ids : []);
     const forced = () => this.rows.flatMap((_, device) => only(this.mayComeNext(device)));
-    for (let ids; (ids = forced()).length; ) placed.push(this.put(ids[0]));
-    return this.remember(placed, placed);
+    this.change(() => {
+      for (let ids; (ids = forced()).length; ) this.put(ids[0]);
+    });
+    return this.sequence.slice(count);
   }
 
-  /** Repeat the last complete microbatch for all later ones, each so much later: whatever ends soonest. How many. */
+  /** Put all later microbatches where the last complete one is, each so much later that all ends soonest; how many. */
   stamp() {
-    const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times, done } = this;
-    const of = (m) => countTo(size).filter((id) => microbatch[id] === m), isMissing = (id) => !this.placed[id];
-    const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing));
-    if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(of(0).filter(isMissing))}`);
-    const later = countTo(size).filter((id) => microbatch[id] > model && isMissing(id));
+    const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times, sequence } = this;
+    const all = countTo(size), isMissing = (id) => !this.placed[id];
+    const of = (m) => all.filter((id) => microbatch[id] === m);
+    const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing)), lacks = of(0).filter(isMissing);
+    if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(lacks)}`);
+    const like = (id) => times.get(find(kind[id], stage[id], model));
+    const wanted = all.filter((id) => times.has(id) || microbatch[id] > model);
     const repeated = (by) => {
-      const time = (id) => times.get(find(kind[id], stage[id], model)).start + (microbatch[id] - model) * by;
-      const inTurn = later.toSorted((a, b) => time(a) - time(b) || a - b);
-      this.reset(done);
-      const left = this.fill(this.rows.map((_, k) => inTurn.filter((id) => home[id] === k))).flat().length;
-      return { left, ends: this.timeline.makespan, done: this.done };
+      const due = (id) => times.get(id)?.start ?? like(id).start + (microbatch[id] - model) * by;
+      const inTurn = wanted.sort((a, b) => due(a) - due(b) || a - b);
+      this.restart([]);
+      this.fill(this.rows.map((_, k) => inTurn.filter((id) => home[id] === k)));
+      return { placed: this.sequence, ends: this.timeline.makespan, keeps: sequence.every((id) => this.placed[id]) };
     };
-    const together = of(model).flatMap((a) => of(model).filter((b) => home[a] === home[b]).map((b) => [a, b]));
-    const shifts = new Set(together.map(([a, b]) => times.get(b).end - times.get(a).start).filter((by) => by > 0));
-    const [best] = [...shifts].map(repeated).sort((a, b) => a.left - b.left || a.ends - b.ends);
-    this.reset(best.done);
-    return later.length - best.left;
+    const beside = (id) => of(model).filter((other) => home[other] === home[id]);
+    const ends = of(model).flatMap((id) => beside(id).map((other) => like(other).end - like(id).start));
+    this.change(() => {
+      const found = [...new Set([...ends, this.timeline.makespan])].filter((by) => by > 0).map(repeated);
+      const good = withMost(found.filter(({ keeps }) => keeps), ({ placed }) => placed.length);
+      this.restart(withMost(good, (each) => -each.ends)[0]?.placed ?? sequence);
+    });
+    return this.sequence.length - sequence.length;
   }
 
   /** Below what no order is, by device: it waits for a forward, does its work, and a gradient goes back. */
@@ -216,6 +228,12 @@ export class Board {
     return this.puzzle.par ?? Math.max(...this.bounds.map(({ value }) => value));
   }
 
+  /** How much more than that it takes; a last digit of doubles is nothing. */
+  get over() {
+    const over = this.timeline.makespan - this.goal;
+    return Math.abs(over) > 1e-9 * this.goal ? over : 0;
+  }
+
   /** The longest wait before an action that need not be, if possible where a device has least to spare; or null. */
   get lost() {
     const { times, bounds } = this;
@@ -230,25 +248,26 @@ export class Board {
 
   /** So far: the makespan, the share of device time in which nobody works, and how full the fullest device was. */
   get score() {
-    const { puzzle, rows, peaks, goal, timeline: { makespan } } = this, devices = rows.length;
+    const { puzzle, rows, peaks, takes, goal, timeline: { makespan } } = this, devices = rows.length;
     const limits = puzzle.room ?? puzzle.placement.map((stages) => stages.length * puzzle.microbatches);
-    const [device] = withMost(countTo(devices), (k) => peaks[k] / limits[k]), held = peaks[device];
-    const bubble = (ids, until) => (until ? (devices * until - sumOf(ids.map((id) => this.takes[id]))) / (devices * until) : 0);
-    const atGoal = bubble(countTo(this.work.size), goal);
-    return { makespan, bubble: bubble(rows.flat(), makespan), atGoal, held, limit: limits[device], device };
+    const [device] = withMost(countTo(devices), (k) => peaks[k] / limits[k]);
+    const busy = sumOf(this.sequence.map((id) => takes[id]));
+    const bubble = (work, until) => (until ? (devices * until - work) / (devices * until) : 0);
+    const all = { bubble: bubble(busy, makespan), atGoal: bubble(sumOf([...takes]), goal) };
+    return { makespan, ...all, held: peaks[device], limit: limits[device], device };
   }
 
   /** What is to be said of a board that is finished, or on which nothing can go; else "". */
   get standing() {
-    const { goal, puzzle, lost, timeline: { makespan } } = this, over = makespan - goal;
-    const takes = `It takes ${number(makespan)}`, name = puzzle.par === null ? "the bound" : "par";
+    const { over, puzzle, lost, timeline: { makespan } } = this, takes = `It takes ${number(makespan)}`;
     if (!this.finished) {
       const says = this.rows.flatMap((_, device) => this.candidates(device)).map((id) => this.refusal(id));
       return says.includes("") ? "" : `Nothing can go any more, so undo: ${says.join("; ")}.`;
     }
-    if (over > 0) return `${takes}, ${number(over)} more than ${name}.${lost ? ` What cost most: ${lost.sentence}.` : ""}`;
+    const name = puzzle.par === null ? "the bound" : "par", cost = lost ? ` What cost most: ${lost.sentence}.` : "";
+    if (over > 0) return `${takes}, ${number(over)} more than ${name}.${cost}`;
     if (over < 0) return `${takes}, less than par: nobody had found that.`;
-    return puzzle.gap ? `${takes}: par, but no proof says that nothing is below it.` : `${takes}: ${name}, and no order takes less.`;
+    return `${takes}: ${name}, and ${puzzle.gap ? "nobody knows whether an" : "no"} order takes less.`;
   }
 
   /** The rows as the library writes and reads them. */
@@ -314,19 +333,20 @@ function boardNode(tag, traits, ...children) {
 }
 
 /**
- * Start the board that page.html has in a container. `load` shows a state in the page's charts, `onChange` hears of every
- * change. What comes back has `state()`, {puzzle, choice, rows}, and `load(state)`: Error in words if it is none.
+ * Start the board that page.html has in a container. `load` shows a state in the page's charts, `onChange` hears of
+ * changes. What comes back has `state()`, {puzzle, choice, rows}, and `load(state)`: Error in words if it is none.
  */
 export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
   const node = boardNode, find = (name) => container.querySelector(`.board-${name}`);
   const [choose, own, tools, lanes, hint] = ["puzzle", "own", "tools", "lanes", "hint"].map(find);
+  const span = ({ start, end }) => `from ${number(start)} to ${number(end)}`;
   let board = new Board(puzzles[0]);
   const does = {
     u: () => board.undo(),
     r: () => board.redo(),
     n: () => `Placed what had no alternative: ${board.texts(board.step()) || "nothing"}.`,
     p: () => `Placed ${board.stamp()} actions, as the last complete microbatch has them.`,
-    o: () => board.reset([]),
+    o: () => board.change(() => board.restart([])),
   };
 
   function state() {
@@ -335,7 +355,8 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
   }
 
   function begin() {
-    board = savedBoard({ puzzle: choose.value, choice: Object.fromEntries(new FormData(own)) }, puzzles);
+    const chosen = Object.fromEntries([...own.elements].map(({ name, value }) => [name, value]));
+    board = savedBoard({ puzzle: choose.value, choice: chosen }, puzzles);
   }
 
   function placeTyped() {
@@ -358,8 +379,8 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
 
   /** What a choice would cost, or why it is none. */
   function words(id) {
-    const { start, end, wait, holds } = board.preview(id), waits = wait ? `, after a wait of ${number(wait)}` : "";
-    const runs = `${number(start)} to ${number(end)}${waits}; then device ${board.work.home[id]} holds ${holds}`;
+    const told = board.preview(id), waits = told.wait ? `, after a wait of ${number(told.wait)}` : "";
+    const runs = `${span(told)}${waits}; then device ${board.work.home[id]} holds ${told.holds}`;
     return `${board.text(id)}: ${board.refusal(id) || runs}`;
   }
 
@@ -377,15 +398,15 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
 
   /** A device: what is placed, how much it holds, and what may come next. */
   function deviceRow(row, k) {
-    const { times, puzzle: { room }, held, lost, goal, finished, timeline: { makespan } } = board;
-    const runs = row.map((id) => `${board.text(id)} from ${number(times.get(id).start)} to ${number(times.get(id).end)}`);
+    const { times, puzzle: { room }, held, lost, goal, finished, over } = board, name = `device ${k}`;
+    const runs = row.map((id) => `${board.text(id)} ${span(times.get(id))}`).join(", ") || "nothing yet";
     const boxes = [...row.map((id) => boxOf(id, times.get(id))), box("goal", { start: goal, end: goal })];
-    if (finished && makespan > goal && lost?.device === k) boxes.push(box("lost", lost));
-    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `device ${k}: ${runs.join(", ")}` }, ...boxes);
+    if (finished && over > 0 && lost?.device === k) boxes.push(box("lost", lost));
+    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `${name}: ${runs}` }, ...boxes);
     const next = board.candidates(k).map((id) => choice(id, lane));
-    return node("div", { className: "board-row" }, node("span", {}, `device ${k}`), lane,
+    return node("div", { className: "board-row" }, node("span", {}, name), lane,
       node("span", {}, `${held[k]}${room ? ` of ${room[k]}` : ""}`),
-      node("div", { className: "board-next", role: "group", ariaLabel: `device ${k}, next` }, ...next));
+      node("div", { className: "board-next", role: "group", ariaLabel: `${name}, next` }, ...next));
   }
 
   function choice(id, lane) {
@@ -399,14 +420,14 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
       hint.textContent = ariaLabel;
       if (can) lane.append(boxOf(id, board.preview(id), "ghost"));
     };
-    const heard = { onpointerenter: look, onfocus: look, onpointerleave: leave, onblur: leave };
-    const onclick = () => attempt(() => board.place([id]));
-    return node("button", { type: "button", className, ariaLabel, ariaDisabled: !can, onclick, ...heard }, board.text(id));
+    const looks = { onpointerenter: look, onfocus: look, onpointerleave: leave, onblur: leave };
+    const traits = { type: "button", className, ariaLabel, ariaDisabled: !can, ...looks };
+    return node("button", { ...traits, onclick: () => attempt(() => board.place([id])) }, board.text(id));
   }
 
   /** Time, waiting and memory on one axis, of 150%; the mark is where the best known order is. */
   function meter(name, share, best, says) {
-    const [width, left] = [share, best].map((each) => percentOf(Math.min(1, each / 1.5)));
+    const [width, left] = [share, best].map((each) => percent(Math.min(1, each / 1.5)));
     const bar = [node("i", { style: `width:${width}` }), node("b", { style: `left:${left}` })];
     return node("div", { className: "board-meter" }, node("span", {}, name),
       node("div", { className: "board-bar" }, ...bar), node("span", {}, says));
@@ -421,7 +442,7 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     if (k >= 0) (lanes.children[k]?.querySelector("button:not([aria-disabled=true]), button") ?? choose).focus();
     find("score").replaceChildren(
       meter("time", makespan / goal, 1, `${number(makespan)}, ${par}`),
-      meter("waiting", bubble, atGoal, `${percentOf(bubble)}; ${percentOf(atGoal)} at ${par}`),
+      meter("waiting", bubble, atGoal, `${percent(bubble)}; ${percent(atGoal)} at ${par}`),
       meter("held", held / limit, 1, `${held} of ${limit} on device ${device}`));
     find("done").replaceChildren(...(board.finished ? ending() : []));
   }
@@ -431,29 +452,14 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     const { name, costs } = board.puzzle, text = `"""\n${board.toText()}\n"""`, { rows } = state();
     const value = name === "free" ? `gp.simulate(gp.Explicit.parse(${text}))` : `gp.course.puzzle("${name}", ${text})`;
     const area = node("textarea", { value, readOnly: true, rows: rows.length + 2, ariaLabel: "this order in Python" });
-    const chart = { schedule: { ...board.order(), rows }, costs, links: null, message_bytes: null, sizes: null, limit: null };
+    const chart = { schedule: { ...board.order(), rows }, costs };
     const copy = () => {
       area.select();
       navigator.clipboard?.writeText(value);
     };
-    const show = () => load({ charts: [{ ...chart, times: null }], at: 0, ask: null });
+    const show = () => load({ charts: [chart], at: 0, ask: null });
     const button = (says, onclick) => node("button", { type: "button", onclick }, says);
     return [area, button("Copy", copy), button("See it in a chart", show)];
-  }
-
-  /** Keys of the tools, and arrows from choice to choice. */
-  function pressed(event) {
-    const { key, target } = event, typing = target.matches("input, select, textarea");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    const rows = [...lanes.children].map((row) => [...row.querySelectorAll("button")]).filter((row) => row.length);
-    const k = rows.findIndex((row) => row.includes(target));
-    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[key] ?? [0, 0];
-    if (key in does) attempt(does[key]);
-    else if (k >= 0 && (down || right)) {
-      const row = rows.at((k + down) % rows.length);
-      row.at((rows[k].indexOf(target) + right) % row.length).focus();
-    } else return;
-    event.preventDefault();
   }
 
   const free = { name: "free", title: "A board of your own" };
@@ -467,7 +473,10 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
   }
   choose.onchange = () => attempt(begin);
   for (const button of tools.querySelectorAll("[type=button]")) button.onclick = () => attempt(does[button.value]);
-  container.onkeydown = pressed;
+  container.onkeydown = ({ key, target, ctrlKey, metaKey, altKey }) => {
+    const typing = target.matches("input, select, textarea") || ctrlKey || metaKey || altKey;
+    if (!typing && key in does) attempt(does[key]);
+  };
   draw();
   return {
     state,

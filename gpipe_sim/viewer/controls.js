@@ -3,78 +3,92 @@
 
 import { TABLES } from "./tables.js";
 import { FAMILIES } from "./families.js";
-import { UNIT, rangeOf } from "./runs.js";
+import { UNIT, countTo } from "./runs.js";
 
-/** The controls of a page with these charts; `size` has what its families share, `changed` is called after a change. */
+/**
+ * The controls of a page: {id, label, more: whether it can hide, range or choices, now, set, enabled}. `page.size` is
+ * what the page's families share, `page.stage` the one whose costs move, or null; `changed` is called after a change.
+ */
 export function controlsOf(page, changed) {
   const live = () => page.charts.filter(({ record }) => !record.times);
   const plain = () => live().filter(({ record }) => !record.schedule.rows);
-  const options = (record) => FAMILIES[record.schedule.family].options;
-  const each = (charts, change) => {
-    for (const chart of charts) chart.record = { ...chart.record, ...change(chart.record, chart.run?.program) };
+  const looped = ({ record }) => "stages_per_device" in FAMILIES[record.schedule.family].options;
+  const costs = () => live()[0]?.record.costs ?? UNIT;
+
+  function change(charts, how) {
+    for (const chart of charts) chart.record = { ...chart.record, ...how(chart.record, chart.run?.program) };
     changed();
-  };
-
-  /** A schedule of a family with the page's sizes; an option that follows from these unless it is given follows again. */
-  function ofFamily(family, { options: old = {}, recompute = "never" }) {
-    const { devices, microbatches } = page.size, own = { devices, microbatches };
-    for (const [name, usual] of Object.entries(FAMILIES[family].options)) own[name] = usual === null ? null : (old[name] ?? usual);
-    if ("stages_per_device" in own) own.stages_per_device = page.size.stages_per_device;
-    return { family, options: own, recompute };
   }
-  const resize = (name) => (value) => {
-    page.size[name] = value;
-    each(plain(), ({ schedule }) => ({ schedule: ofFamily(schedule.family, schedule) }));
-  };
 
-  const even = (list) => (list.every((value) => value === list[0]) ? list[0] : list);
-  const oneOf = (cost, count, place, value) => even(rangeOf(count).map((i) => (i === place ? value : Array.isArray(cost) ? cost[i] : cost)));
+  /** A schedule of a family with the page's sizes; an option that follows from these unless given follows again. */
+  function ofFamily(family, { options: old = {}, recompute = "never" }) {
+    const { devices, microbatches, stages_per_device } = page.size, options = { devices, microbatches };
+    for (const [name, usual] of Object.entries(FAMILIES[family].options)) options[name] = usual && (old[name] ?? usual);
+    if ("stages_per_device" in options) options.stages_per_device = stages_per_device;
+    return { family, options, recompute };
+  }
+
+  const oneOf = (cost, count, place, value) => {
+    const list = countTo(count).map((i) => (i === place ? value : Array.isArray(cost) ? cost[i] : cost));
+    return list.every((each) => each === list[0]) ? list[0] : list;
+  };
   const costNow = (name) => {
-    const cost = live()[0]?.record.costs[name] ?? UNIT[name];
+    const cost = costs()[name];
     return Array.isArray(cost) ? cost[Math.min(page.stage ?? 0, cost.length - 1)] : cost;
   };
-  const setCost = (name) => (value) =>
-    each(live(), ({ costs }, program) => ({
-      costs: { ...costs, [name]: name === "comm" || page.stage === null || !program ? value : oneOf(costs[name], program.stages, page.stage, value) },
-    }));
-  function slowest() {
-    const speed = live()[0]?.record.costs.speed;
-    if (!Array.isArray(speed)) return [null, 1];
-    return [speed.indexOf(Math.min(...speed)), Math.max(...speed) / Math.min(...speed)];
-  }
-  const setSlow = (device, times) =>
-    each(live(), ({ costs }, program) => ({
-      costs: { ...costs, speed: device === null ? 1 : oneOf(1, program?.devices ?? page.size.devices, device, 1 / times) },
-    }));
+  const setCost = (name, value) => change(live(), ({ costs: old }, program) => {
+    const all = name === "comm" || page.stage === null || !program;
+    return { costs: { ...old, [name]: all ? value : oneOf(old[name], program.stages, page.stage, value) } };
+  });
+  const slowest = () => {
+    const { speed } = costs(), most = Math.max(...[speed].flat()), least = Math.min(...[speed].flat());
+    return most > least ? [speed.indexOf(least), most / least] : [null, 1];
+  };
+  const setSlow = (device, times) => change(live(), ({ costs: old }, program) => {
+    const count = program?.devices ?? page.size.devices;
+    return { costs: { ...old, speed: device === null ? 1 : oneOf(1, count, device, 1 / times) } };
+  });
 
   const families = Object.entries(FAMILIES).map(([family, { name }]) => [family, name]);
-  const family = (label, n) => ({
+  const family = (n, label) => ({
     id: `family${n}`, label, enabled: () => n < page.charts.length,
-    choices: () => (page.charts[n]?.given ? [["", `${page.charts[n].given.schedule.name} (given)`], ...families] : families),
-    now: () => (page.charts[n] && !page.charts[n].record.schedule.rows ? page.charts[n].record.schedule.family : ""),
-    set: (chosen) => each([page.charts[n]], (record) => chosen === "" ? page.charts[n].given : {
-      times: null, costs: record.costs ?? live()[0]?.record.costs ?? UNIT, schedule: ofFamily(chosen, record.schedule.rows ? {} : record.schedule),
-    }),
+    choices: () => {
+      const given = page.charts[n]?.given;
+      return given ? [["", `${given.schedule.name} (given)`], ...families] : families;
+    },
+    now: () => (page.charts[n]?.record.schedule.rows ? "" : page.charts[n]?.record.schedule.family),
+    set: (chosen) => change([page.charts[n]], ({ costs: own, schedule }) => (chosen === "" ? page.charts[n].given : {
+      times: null, costs: own ?? costs(), schedule: ofFamily(chosen, schedule.rows ? {} : schedule),
+    })),
   });
-  const size = (id, label, name, to, enabled) => ({ id, label, range: [1, to, 1], now: () => page.size[name], set: resize(name), enabled, more: id === "V" });
-  const cost = (id, label, name) => ({ id, more: true, label, range: [0, 4, 0.25], now: () => costNow(name), set: setCost(name), enabled: () => live().length });
-  const place = (text) => (text === "" ? null : Number(text));
+  const size = (id, label, name, to, enabled) => ({
+    id, label, more: id === "V", range: [1, to, 1], enabled, now: () => page.size[name],
+    set: (value) => {
+      page.size[name] = value;
+      change(plain(), ({ schedule }) => ({ schedule: ofFamily(schedule.family, schedule) }));
+    },
+  });
+  const cost = (id, label, name) => ({
+    id, label, more: true, range: [0, 4, 0.25], enabled: () => live().length,
+    now: () => costNow(name), set: (value) => setCost(name, value),
+  });
+  const place = (text) => (text === "" ? null : Number(text)), many = () => plain().length;
+  const stages = () => Math.max(1, ...live().map(({ run }) => run?.program.stages ?? 1));
   return [
-    family("above", 0),
-    family("below", 1),
-    size("K", "devices K", "devices", 32, () => plain().length),
-    size("M", "microbatches M", "microbatches", 64, () => plain().length),
-    size("V", "stages each", "stages_per_device", 4, () => plain().some(({ record }) => "stages_per_device" in options(record))),
+    family(0, "above"),
+    family(1, "below"),
+    size("K", "devices K", "devices", 32, many),
+    size("M", "microbatches M", "microbatches", 64, many),
+    size("V", "stages each", "stages_per_device", 4, () => plain().some(looped)),
     {
-      id: "recompute", more: true, label: "recompute", enabled: () => plain().length,
-      choices: () => TABLES.modes.map((mode) => [mode, mode.replace("_", " ")]).reverse(),
+      id: "recompute", label: "recompute", more: true, enabled: many,
+      choices: () => TABLES.modes.toReversed().map((mode) => [mode, mode.replace("_", " ")]),
       now: () => plain()[0]?.record.schedule.recompute ?? "never",
-      set: (recompute) => each(plain(), ({ schedule }) => ({ schedule: { ...schedule, recompute } })),
+      set: (recompute) => change(plain(), ({ schedule }) => ({ schedule: { ...schedule, recompute } })),
     },
     {
-      id: "stage", more: true, label: "costs of", enabled: () => live().length,
-      choices: () => [["", "every stage"], ...rangeOf(Math.max(1, ...live().map(({ run }) => run?.program.stages ?? 1))).map((s) => [s, `stage ${s}`])],
-      now: () => page.stage ?? "",
+      id: "stage", label: "costs of", more: true, enabled: () => live().length, now: () => page.stage ?? "",
+      choices: () => [["", "every stage"], ...countTo(stages()).map((s) => [s, `stage ${s}`])],
       set: (text) => {
         page.stage = place(text);
         changed();
@@ -85,12 +99,12 @@ export function controlsOf(page, changed) {
     cost("W", "W weight gradient", "weight_grad"),
     cost("comm", "message", "comm"),
     {
-      id: "slow", more: true, label: "slow device", enabled: () => live().length,
-      choices: () => [["", "none"], ...rangeOf(page.size.devices).map((d) => [d, `device ${d}`])],
-      now: () => slowest()[0] ?? "", set: (text) => setSlow(place(text), Math.max(2, slowest()[1])),
+      id: "slow", label: "slow device", more: true, enabled: () => live().length, now: () => slowest()[0] ?? "",
+      choices: () => [["", "none"], ...countTo(page.size.devices).map((d) => [d, `device ${d}`])],
+      set: (text) => setSlow(place(text), Math.max(2, slowest()[1])),
     },
     {
-      id: "times", more: true, label: "how many times", range: [1, 4, 0.25], enabled: () => slowest()[0] !== null,
+      id: "times", label: "how many times", more: true, range: [1, 4, 0.25], enabled: () => slowest()[0] !== null,
       now: () => slowest()[1], set: (times) => setSlow(slowest()[0], times),
     },
   ];

@@ -5,6 +5,7 @@ import re
 from importlib.resources import files
 from typing import Any
 
+from gpipe_sim.viewer.squeeze import squeeze
 from gpipe_sim.viewer.tables import tables
 
 #: In the order in which each may use what stands before it.
@@ -29,11 +30,17 @@ def page(shown: dict[str, Any]) -> str:
     """The page as one HTML text that needs nothing else; ``shown`` is what it opens with."""
     parts = {
         "colours": colours(),
-        "style": read("page.css"),
-        "script": f"const TABLES = {as_json(tables())};\n{joined()}",
+        "style": style(),
+        "script": f"const TABLES = {as_json(tables())};\n{squeeze(joined())}",
         "shown": as_json(shown),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read("page.html"))
+
+
+def style() -> str:
+    """The room's own style, without comments and the white space at both ends of its lines."""
+    plain = re.sub(r"/\*.*?\*/", "", read("page.css"), flags=re.DOTALL)
+    return re.sub(r"\s*\n\s*", "\n", plain).strip()
 
 
 def colours() -> str:

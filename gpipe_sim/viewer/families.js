@@ -54,11 +54,10 @@ const groupsOf = (K, M) => Math.max(1, Math.floor(M / K));
 
 /** Group by group, each through every stage that the device holds. */
 function interleaved({ devices, microbatches }, k, held) {
-  const groups = groupsOf(devices, microbatches), group = microbatches / groups;
-  const turns = (kind, stages) => {
-    const inGroup = (g) => stages.flatMap((stage) => upTo(group).map((m) => [stage, kind, g * group + m]));
-    const all = upTo(groups).flatMap(inGroup).values();
-    return () => all.next().value;
+  const group = microbatches / groupsOf(devices, microbatches), through = group * held.length;
+  const turns = (kind, stages, i = -1) => () => {
+    const place = ++i % through; // in its group
+    return [stages[Math.floor(place / group)], kind, Math.floor(i / through) * group + (place % group)];
   };
   const warmup = 2 * (devices - k - 1) + (held.length - 1) * group;
   return alternate(held.length * microbatches, warmup, turns(F, held), turns(B, [...held].reverse()));
@@ -123,7 +122,7 @@ const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
     const ways = [[down, F], [back, F], [back, I], [down, I]], slots = slotsOf(k, devices - 1);
     const repeated = (way, i) => upTo(microbatches).map((m) => [slots[i] + 6 * m, [...way, m]]);
     const all = ways.flatMap(repeated).sort(([slot], [other]) => slot - other); // of two in a slot, the earlier way
-    return all.map(([, action]) => action);
+    return all.map(([, action]) => action).reverse(); // what comes first is last, where it is quick to take out
   });
   const lanes = orders.map((coming) => ({ coming, due: [], room: limit(devices), row: [] }));
   const hasRun = (kind, stage, m, clock) => done[kind][stage * microbatches + m] <= clock;
@@ -133,9 +132,9 @@ const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
       : hasRun(F, stage, m, clock) && (stage === last || hasRun(I, stage + 1, m, clock));
   for (let clock = 0; lanes.some(({ coming, due }) => coming.length || due.length); clock++) {
     for (const lane of lanes) {
-      let { coming, room } = lane, i = 0;
-      while (i < coming.length && (coming[i][1] !== F || --room >= 0) && !ready(coming[i], clock)) i++;
-      const action = i < coming.length && room >= 0 ? coming.splice(i, 1)[0] : lane.due.shift();
+      let { coming, room } = lane, i = coming.length - 1;
+      while (i >= 0 && (coming[i][1] !== F || --room >= 0) && !ready(coming[i], clock)) i--;
+      const action = i >= 0 && room >= 0 ? coming.splice(i, 1)[0] : lane.due.shift();
       if (!action) continue;
       const [stage, kind, m] = action;
       if (kind === I) lane.due.push([stage, W, m]);
@@ -182,8 +181,7 @@ function insistOnSize(family, { devices: K, microbatches: M, stages_per_device: 
   };
   const even = (name, n) => needs(n % 2 === 0, `an even number of ${name}`, n, `; ${n + 1} would work`);
   Object.entries({ devices: K, microbatches: M, stages_per_device: V }).forEach((each) => whole(...each));
-  const most = `at most ${TABLES.most.toLocaleString("en")} pairs of stage and microbatch`;
-  needs(K * M * V <= TABLES.most, most, K * M * V);
+  needs(K * M * V <= TABLES.most, `at most ${TABLES.most_written} pairs of stage and microbatch`, K * M * V);
   if (drain !== undefined) insistOnOneOf(family, "drain", drain, TABLES.drains);
   if (every !== undefined) whole("every", every);
   if (family === "PipeDream2BW")
@@ -224,11 +222,10 @@ export function withRecompute(order, mode, only = null) {
   const last = Math.max(...order.placement.flat()), stages = only && [...new Set(only)].sort((a, b) => a - b);
   insistOnOneOf("remat", "mode", mode, TABLES.modes);
   insist(!order.rows.flat().some((entry) => entry[1] === R), `${reprOf(order)} recomputes already`);
-  const high = stages?.at(-1) ?? 0;
-  insist(high <= last, `${reprOf(order)} has stages 0 to ${last} (got ${high})`);
+  insist(!(stages?.at(-1) > last), `${reprOf(order)} has stages 0 to ${last} (got ${stages?.at(-1)})`);
   if (mode === "never" || stages?.length === 0) return order;
-  const enters = (row) => row.filter(([stage, kind]) => stage === 0 && kind === F).map(([, , m]) => m);
-  const kept = new Set(mode === "always" ? [] : order.rows.map((row) => Math.max(...enters(row)))); // by direction
+  const later = (latest, [stage, kind, m]) => (stage === 0 && kind === F && m > latest ? m : latest);
+  const kept = new Set(mode === "always" ? [] : order.rows.map((row) => row.reduce(later, -1))); // one a direction
   const chosen = ([stage, kind, m]) => (kind === B || kind === I) && !kept.has(m) && (stages?.includes(stage) ?? true);
   const restored = (entry) => [entry.slice(0, 3), entry.slice(3)].filter(chosen).map(([stage, , m]) => [stage, R, m]);
   const rows = order.rows.map((row) => row.flatMap((entry) => [...restored(entry), entry]));

@@ -119,10 +119,10 @@ class Puzzle:
 def puzzles() -> dict[str, Puzzle]:
     """All puzzles by name, from the easiest to the hardest."""
     text = (files(__package__) / "puzzles.json").read_text(encoding="utf-8")
-    return {record["name"]: read(record) for record in json.loads(text)}
+    return {record["name"]: from_record(record) for record in json.loads(text)}
 
 
-def read(record: dict[str, Any]) -> Puzzle:
+def from_record(record: dict[str, Any]) -> Puzzle:
     """The puzzle of a record."""
     room = record["room"]
     return Puzzle(

@@ -23,7 +23,8 @@ const FORMS = {
 const OF_FAMILY = {
   K: ["count", "schedule.options.devices"], M: ["count", "schedule.options.microbatches"],
   V: ["count", "schedule.options.stages_per_device"], every: ["count", "schedule.options.every"],
-  drain: ["word", "schedule.options.drain"], weights: ["word", "schedule.options.weights"], recompute: ["word", "schedule.recompute"],
+  drain: ["word", "schedule.options.drain"], weights: ["word", "schedule.options.weights"],
+  recompute: ["word", "schedule.recompute"],
 };
 const OF_ROWS = { name: ["name", "schedule.name", "rows"], M: ["count", "schedule.microbatches"] };
 const OF_ALL = {
@@ -51,7 +52,7 @@ function writtenAs(value) {
   return [value].flat().map((each) => each ?? "inf").join(",") + comma;
 }
 
-/** Rows as 0,4:FfF2B/1,5:... A letter is a kind, of the first stage named or if it is small of the second (.2F: of the
+/** A row as 0,4:FfF2B. A letter is a kind, of the first stage named or if it is small of the second (.2F: of the
  * third), and of the next microbatch unless it says which. Brackets are round two that overlap. */
 function writtenRow(row, stages = [...new Set(row.match(/\d+(?=[A-Z])/g))]) {
   const next = {}, places = stages.map(String);
@@ -66,35 +67,38 @@ function writtenRow(row, stages = [...new Set(row.match(/\d+(?=[A-Z])/g))]) {
 function readRow(text) {
   const [head, letters] = text.split(":"), stages = head.split(",").filter(Boolean).map(Number), next = {};
   const words = letters.replace(/(?:\.(\d{1,3}))?([FBIWRU])(\d*)/gi, (_, place, letter, told) => {
-    const kind = letter.toUpperCase(), i = Number(place ?? letter !== kind), microbatch = Number(told || (next[kind + i] ?? 0));
-    next[kind + i] = microbatch + 1;
-    return `${stages[i]}${kind}${microbatch} `;
+    const kind = letter.toUpperCase(), i = Number(place ?? letter !== kind), m = Number(told || (next[kind + i] ?? 0));
+    next[kind + i] = m + 1;
+    return `${stages[i]}${kind}${m} `;
   });
   const row = words.replace(/\((\d+F\d+) (\d+B\d+) \)/g, "($1;$2)OVERLAP_F_B ").trim();
-  if (row && !row.split(" ").every(readEntry)) noLink(`"${text.slice(0, 24)}" is no row, such as 0:FB`);
+  const isRow = /^(\(?(\.\d{1,3})?[FBIWRU]\d{0,5}\)?)*$/i.test(letters) && (!row || row.split(" ").every(readEntry));
+  if (!isRow) noLink(`"${text.slice(0, 24)}" is no row, such as 0:FB`);
   return { stages, row };
 }
 
-/** Links as two numbers for all, five for nodes (how many devices, inside, between), or four for each pair of devices. */
+/** Links as two numbers for all, five for nodes (devices in one, inside, between), or four for each pair of devices. */
 function writtenLinks(links) {
-  const pair = ({ latency, bandwidth }) => [latency, bandwidth];
-  if (links.pairs) return writtenAs(links.pairs.flatMap(([source, target, link]) => [source, target, ...pair(link)]));
-  return writtenAs(links.inside ? [links.devices_per_node, ...pair(links.inside), ...pair(links.between)] : pair(links));
+  const two = ({ latency, bandwidth }) => [latency, bandwidth], { pairs, inside, between } = links;
+  if (pairs) return writtenAs(pairs.flatMap(([source, target, link]) => [source, target, ...two(link)]));
+  return writtenAs(inside ? [links.devices_per_node, ...two(inside), ...two(between)] : two(links));
 }
 
 function readLinks(given) {
-  const { length } = given, link = (i) => ({ latency: given[i] ?? noLink("a latency is not finite"), bandwidth: given[i + 1] });
+  const { length } = given, finite = (i) => given[i] ?? noLink("a latency or a device is not finite");
+  const link = (i) => ({ latency: finite(i), bandwidth: given[i + 1] });
   if (length === 2) return link(0);
-  if (length === 5) return { devices_per_node: given[0] || noLink("a node has no devices"), inside: link(1), between: link(3) };
-  if (!length || length % 4) noLink("links are 2 numbers, 5, or 4 for each pair of devices");
-  return { pairs: Array.from({ length: length / 4 }, (_, i) => [given[4 * i], given[4 * i + 1], link(4 * i + 2)]) };
+  if (length === 5) return { devices_per_node: finite(0), inside: link(1), between: link(3) };
+  if (length % 4) noLink("links are 2 numbers, 5, or 4 for each pair of devices");
+  return { pairs: Array.from({ length: length / 4 }, (_, i) => [finite(4 * i), finite(4 * i + 1), link(4 * i + 2)]) };
 }
 
 /** The fragment of a state {charts, at, ask, board}; Error in words if it has none. */
 export function toFragment({ charts, at, ask, board }) {
   if (charts.length > CHARTS.length) noLink(`there are more than ${CHARTS.length} charts`);
   if (charts.some(({ times }) => times)) noLink("measured times are too long; share the file");
-  const all = charts.map(writtenChart), found = charts.map(({ schedule }, i) => [CHARTS[i], schedule.rows ? "rows" : schedule.family]);
+  const all = charts.map(writtenChart);
+  const found = charts.map(({ schedule: { rows, family } }, i) => [CHARTS[i], rows ? "rows" : family]);
   for (const key of new Set(all.flatMap(Object.keys))) {
     if (all.every((each) => each[key] === all[0][key])) found.push([key, all[0][key]]);
     else all.forEach((each, i) => key in each && found.push([`${CHARTS[i]}.${key}`, each[key]]));
@@ -126,7 +130,8 @@ export function fromFragment(text) {
   if (text.length > MOST) noLink(`it has more than ${MOST} characters`);
   const given = new Map();
   for (const each of text.split("&")) {
-    const [, key, value] = /^((?:[a-h]\.)?[A-Za-z]+)=(.*)$/s.exec(each) ?? noLink(`"${each.slice(0, 24)}" is not key=value`);
+    const pair = /^((?:[a-h]\.)?[A-Za-z]+)=(.*)$/s.exec(each) ?? noLink(`"${each.slice(0, 24)}" is not key=value`);
+    const [, key, value] = pair;
     if (given.has(key)) noLink(`${key.slice(0, 24)} stands twice`);
     given.set(key, value);
   }
@@ -136,13 +141,15 @@ export function fromFragment(text) {
     left.delete(key);
     return key && readAs(form, decodedText(given.get(key)));
   };
-  const letters = [...CHARTS].filter((letter) => given.has(letter));
-  const charts = letters.map((letter) => readChart(take("word", letter), (form, key) => take(form, `${letter}.${key}`, key)));
-  const at = take("number", "at") ?? 0, ask = take("numbers", "ask") ?? null, puzzle = take("puzzle", "board");
-  if (ask && !(ask.length === 3 && charts[ask[0]] && Number.isInteger(ask[1]))) noLink("ask is a chart, a device and a time");
-  const picks = take("rows", "picks")?.split("/").map((row) => readRow(row).row), own = take("own", "own")?.split(";");
-  if (!puzzle !== !picks || (own && !puzzle)) noLink("a board is a puzzle and what is picked");
-  const board = puzzle ? { puzzle, choice: own ? Object.fromEntries(own.map((each, i) => [CHOICE[i], each])) : null, rows: picks } : null;
+  const chartOf = (letter) => readChart(take("word", letter), (form, key) => take(form, `${letter}.${key}`, key));
+  const charts = [...CHARTS].filter((letter) => given.has(letter)).map(chartOf);
+  const at = take("number", "at") ?? 0, ask = take("numbers", "ask") ?? null;
+  if (ask !== null && !(ask.length === 3 && charts[ask[0]] && Number.isInteger(ask[1]))) noLink("ask is a chart, a device and a time");
+  const puzzle = take("puzzle", "board"), rows = take("rows", "picks")?.split("/").map((row) => readRow(row).row);
+  const own = take("own", "own")?.split(";").map((each, i) => [CHOICE[i], each]);
+  const choice = own ? Object.fromEntries(own) : null;
+  if (!puzzle !== !rows || (own && !puzzle)) noLink("a board is a puzzle and what is picked");
+  const board = puzzle ? { puzzle, choice, rows } : null;
   if (left.size) noLink(`nothing here is called ${[...left][0].slice(0, 24)}`);
   if (!charts.length) noLink("it has no chart");
   return { charts, at, ask, board };
@@ -167,9 +174,9 @@ function readChart(family, take) {
     const rows = (take("rows", "rows") ?? noLink("an order has no rows")).split("/").map(readRow);
     Object.assign(schedule, { placement: rows.map(({ stages }) => stages), rows: rows.map(({ row }) => row) });
   }
-  const { devices = schedule.rows?.length, microbatches = schedule.microbatches, stages_per_device = 1 } = schedule.options;
+  const { devices = schedule.rows?.length, microbatches = schedule.microbatches, ...others } = schedule.options;
   if (!devices || !microbatches) noLink("a chart has no K or no M");
-  if (devices * microbatches * stages_per_device > MOST_BOXES) noLink("a chart has too many boxes");
+  if (devices * microbatches * (others.stages_per_device ?? 1) > MOST_BOXES) noLink("a chart has too many boxes");
   const links = take("links", "links");
   if (links !== undefined) chart.links = readLinks([links].flat());
   return chart;

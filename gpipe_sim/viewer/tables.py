@@ -50,6 +50,7 @@ def tables() -> dict[str, Any]:
         "drains": DRAINS,
         "modes": MODES,
         "most": MOST,
+        "most_written": f"{MOST:,}",
     }
 
 

@@ -12,8 +12,13 @@ from look.__main__ import browser_in
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright, browser_in(playwright) as started:
-        yield started
+    with sync_playwright() as playwright:
+        try:
+            started = browser_in(playwright)
+        except SystemExit as none:
+            pytest.exit(str(none), returncode=1)
+        with started:
+            yield started
 
 
 @pytest.fixture(scope="session")
@@ -33,5 +38,6 @@ def shared(browser, file) -> Iterator[Opened]:
 @pytest.fixture
 def opened(shared) -> Iterator[Opened]:
     """The shared page; whatever its console says is wrong."""
+    assert shared.wrong == []
     yield shared
     assert shared.wrong == []

@@ -103,7 +103,11 @@ def any_order(random: Random) -> Schedule:
         return overlapped(devices, microbatches)
     if what < 0.2:
         inner = random.choice([gp.OneFOneB, gp.ZBH1, gp.GPipe])(devices, microbatches)
-        return gp.repeat(gp.with_updates(inner), 2) if random.random() < 0.5 else gp.replicate(gp.with_updates(inner), 2)
+        return (
+            gp.repeat(gp.with_updates(inner), 2)
+            if random.random() < 0.5
+            else gp.replicate(gp.with_updates(inner), 2)
+        )
     stages = random.randint(devices, devices + 3)
     order = legal_order(random, devices, microbatches, stages, copies=what < 0.4)
     return legal_stream(order, random) if 0.4 <= what < 0.6 else order
@@ -112,7 +116,9 @@ def any_order(random: Random) -> Schedule:
 def summed(random: Random) -> gp.core.Timeline:
     """Copies of a pipeline that sum their gradients; with their messages and all-reduces."""
     inner = random.choice([gp.OneFOneB, gp.GPipe, gp.ZBH1])(random.randint(1, 3), random.randint(2, 5))
-    timeline = gp.simulate(gp.replicate(gp.with_updates(inner), 2), gp.Costs(1.5, 2.0, 1.25, update=0.5, comm=0.25))
+    timeline = gp.simulate(
+        gp.replicate(gp.with_updates(inner), 2), gp.Costs(1.5, 2.0, 1.25, update=0.5, comm=0.25)
+    )
     sizes = [amount(random) + 1 for _ in range(inner.stages)]
     return gp.all_reduce(timeline, sizes, links=gp.Link(0.5, 3.0), buckets=random.randint(1, 3))
 

@@ -32,6 +32,8 @@ class Opened:
         self.page.on("request", self._see)
         self.address = file.resolve().as_uri()
         self.page.goto(self.address + fragment)
+        if not self.page.evaluate("!!window.pipeline"):
+            raise AssertionError(f"the page does not start: {self.wrong}")
 
     def __enter__(self) -> "Opened":
         return self
@@ -50,18 +52,23 @@ class Opened:
     def states(self, things: list[Json]) -> list[Json]:
         """The page's state after each of these is loaded, or {"refused": the sentence}."""
         texts = [thing if isinstance(thing, str) else json.dumps(thing) for thing in things]
-        return json.loads(self.page.evaluate(LOAD, texts))
+        return _read(self.page.evaluate(LOAD, texts))
 
     def load(self, thing: Json) -> Json:
         [state] = self.states([thing])
         return state
 
     def state(self) -> Json:
-        return json.loads(self.page.evaluate("JSON.stringify(window.pipeline.state())"))
+        return _read(self.page.evaluate("JSON.stringify(window.pipeline.state())"))
 
     def settled(self) -> None:
         """Wait until what was asked for is painted."""
         self.page.evaluate(TWO_FRAMES)
+
+
+def _read(text: str) -> Json:
+    """All numbers of JavaScript are doubles; the digits of a large one are not those of a whole number."""
+    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 16 else float(digits))
 
 
 __all__ = ["BUILT", "ROOT", "Error", "Json", "Opened"]

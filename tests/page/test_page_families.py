@@ -1,4 +1,4 @@
-"""The page's families are the library's: the same rows on the same stages, and the same refusals, at every size."""
+"""The page's families are the library's: the same rows on the same stages, and the same refusals."""
 
 import json
 import subprocess
@@ -35,7 +35,8 @@ import { FAMILIES, orderOf, reprOf, withRecompute } from "./families.js";
 import { KINDS } from "./clock.js";
 
 const action = (stage, kind, microbatch) => [stage, KINDS[kind], microbatch];
-const spelled = (entry) => entry.length > 3 ? [action(...entry.slice(0, 3)), action(...entry.slice(3))] : action(...entry);
+const pair = (entry) => [action(...entry.slice(0, 3)), action(...entry.slice(3))];
+const spelled = (entry) => (entry.length > 3 ? pair(entry) : action(...entry));
 
 function answer({ family, options, remat }) {
   try {

@@ -1,0 +1,115 @@
+"""The page of ``gp.view`` in a real browser: how large it is, and how soon it answers.
+
+Run as ``python -m benchmarks page`` (`make bench-page`). Needs playwright, which the extra ``look`` has, and a
+Chromium. A frame's time is what the page's own thread spends on it: its scripts, its layout, its painting.
+"""
+
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+
+import gpipe_sim as gp
+from benchmarks.timing import report
+
+try:
+    from playwright.sync_api import Page, sync_playwright
+
+    from look.__main__ import browser_in
+except ModuleNotFoundError as error:
+    raise SystemExit(f"This needs {error.name}, as make bench-page installs it: pip install -e .[look]") from None
+
+FRAME = 1000 / 60  #: milliseconds
+SIZES = ((4, 8, 100), (8, 64, 200), (32, 512, 700))  #: devices, microbatches, at most so many kB
+FRAMES, CHANGES = 300, 21
+
+#: Of one frame in which an input gets a value: [when it began, how long scripts, layout and painting took].
+TIMED = """
+window.timed = (input, value) => new Promise(done => {
+    requestAnimationFrame(stamp => {
+        const start = performance.now(), channel = new MessageChannel();
+        channel.port1.onmessage = () => done([stamp, handled + performance.now() - start]);
+        channel.port2.postMessage(0); // which comes when the frame is painted
+    });
+    const start = performance.now();
+    input.value = value;
+    input.dispatchEvent(new Event("input", {bubbles: true}));
+    const handled = performance.now() - start;
+});
+"""
+SCRUB = """async frames => {
+    const head = document.getElementById("head"), found = [];
+    for (let i = 1; i <= frames; i++) found.push(await timed(head, Number(head.max) * i / frames));
+    return found;
+}"""
+SLIDE = """async ([name, values]) => {
+    const slider = document.querySelector(name), found = [];
+    for (const value of values) {
+        found.push(await timed(slider, value));
+        await new Promise(done => setTimeout(done, 100));
+    }
+    return found;
+}"""
+#: The longest time between two frames while a slider is dragged, a step in each frame; and until all is shown.
+DRAG = """async ([name, values]) => {
+    const slider = document.querySelector(name);
+    let before = await new Promise(requestAnimationFrame), longest = 0;
+    for (const value of values) {
+        slider.value = value;
+        slider.dispatchEvent(new Event("input", {bubbles: true}));
+        const now = await new Promise(requestAnimationFrame);
+        [longest, before] = [Math.max(longest, now - before), now];
+    }
+    return longest;
+}"""
+
+
+def written_out(schedule: gp.core.Schedule) -> gp.Explicit:
+    """As an order of one's own, whose every action is in the file."""
+    return gp.Explicit(schedule.actions, placement=schedule.placement)
+
+
+def sizes(folder: Path) -> bool:
+    met = True
+    for devices, microbatches, most in SIZES:
+        both = gp.GPipe(devices, microbatches), gp.OneFOneB(devices, microbatches)
+        for what, shown in (("families", both), ("orders", [written_out(each) for each in both])):
+            file = gp.view(*shown, path=folder / f"{what}_{devices}_{microbatches}.html").path
+            name = f"page of two {what}, {devices} x {microbatches}"
+            met &= report(name, file.stat().st_size / 1000, "kB", most)
+    return met
+
+
+def scrubbing(page: Page, file: Path) -> bool:
+    page.goto(file.as_uri())
+    page.evaluate(TIMED)
+    page.evaluate(SCRUB, 30)  # what runs first is compiled
+    found = page.evaluate(SCRUB, FRAMES)
+    took = [each for _, each in found]
+    apart = [after[0] - before[0] for before, after in zip(found, found[1:], strict=False)]
+    met = report("scrubbing at 32 x 512, a frame's work, median", median(took), "ms", FRAME)
+    met &= report("  95th percentile", quantiles(took, n=20)[-1], "ms", FRAME)
+    met &= report("  from frame to frame, median", median(apart), "ms", FRAME + 0.1)
+    return met & report("  95th percentile", quantiles(apart, n=20)[-1], "ms", FRAME + 0.1)
+
+
+def sliding(page: Page, file: Path) -> bool:
+    page.goto(file.as_uri())
+    page.evaluate(TIMED)
+    met = True
+    for name, values in SLIDERS.items():
+        took = [each for _, each in page.evaluate(SLIDE, [name, values])]
+        met &= report(f"a slider at 8 x 64, {name}, median", median(took), "ms", 50)
+        met &= report("  95th percentile", quantiles(took, n=20)[-1], "ms", 50)
+    return met
+
+
+def run() -> bool:
+    with TemporaryDirectory() as name, sync_playwright() as playwright, browser_in(playwright) as browser:
+        folder = Path(name)
+        met, page = sizes(folder), browser.new_page()
+        met &= scrubbing(page, folder / "families_32_512.html")
+        return met & sliding(page, folder / "families_8_64.html")
+
+
+if __name__ == "__main__":
+    run()

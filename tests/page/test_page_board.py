@@ -1,0 +1,647 @@
+"""The board and the link: times, refusals and texts are the library's, and nothing hostile gets in."""
+
+import json
+import random
+import subprocess
+import sys
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.core.deadlock import Wait
+from gpipe_sim.core.rows import read_action
+from gpipe_sim.core.schedule import needs
+from gpipe_sim.viewer.puzzles import puzzles
+from gpipe_sim.viewer.puzzles import read as read_puzzle
+from prove.bound import simple_bound
+
+HERE = Path(__file__).parent
+PUZZLES = {name: json.loads(json.dumps(puzzle.record())) for name, puzzle in puzzles().items()}
+COSTS = {**json.loads(json.dumps(next(iter(PUZZLES.values()))["costs"])), "speed": 1}
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    """Run jobs of board_play.mjs on the page's modules: a list of (name, what it is given) gives a list."""
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "package.json").write_text('{"type": "module"}')
+    subprocess.run([sys.executable, "-m", "gpipe_sim.viewer", folder], check=True)
+
+    def run(jobs):
+        command = ["node", str(HERE / "board_play.mjs"), folder.as_uri()]
+        done = subprocess.run(command, input=json.dumps(jobs), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def own(placement, microbatches=3, kinds="FB", room=None, **costs) -> Json:
+    """A puzzle of a test's own, without an order."""
+    known = {"name": "own", "title": "Own", "idea": "", "par": None, "rows": None, "bound": None, "gap": None}
+    board = {"placement": placement, "microbatches": microbatches, "kinds": kinds, "room": room}
+    return {**known, **board, "costs": {**COSTS, **costs}}
+
+
+def in_a_loop(devices: int, each: int = 1) -> list[list[int]]:
+    return [[device + i * devices for i in range(each)] for device in range(devices)]
+
+
+def in_a_v(devices: int) -> list[list[int]]:
+    return [[device, 2 * devices - 1 - device] for device in range(devices)]
+
+
+def drawn(seed: int) -> Json:
+    """A board drawn by chance: any placement, unequal times, messages, speeds, and room or none."""
+    chance = random.Random(seed)
+    devices, kinds = chance.randint(1, 4), chance.choice(["FB", "FIW"])
+    shapes = [in_a_loop(devices), in_a_loop(devices, 2), in_a_v(devices)]
+    placement = chance.choice(shapes)
+    stages = sum(map(len, placement))
+
+    def each(*values, count):
+        return [chance.choice(values) for _ in range(count)]
+
+    return own(
+        placement,
+        chance.randint(1, 5),
+        kinds,
+        chance.choice([None, [len(held) + chance.randint(0, 3) for held in placement]]),
+        forward=each(1, 0.1, 2.5, 1 / 3, count=stages),
+        input_grad=each(1, 0.7, 2, count=stages),
+        weight_grad=each(1, 0, 1.3, count=stages),
+        comm=chance.choice([0, 0.3, 2]),
+        speed=each(1, 0.5, 3, count=devices),
+        overhead=chance.choice([0, 0.01]),
+    )
+
+
+RANDOM = [drawn(seed) for seed in range(60)]
+
+
+def costs_of(puzzle: Json) -> gp.Costs:
+    """In doubles, as a page calculates: whole numbers would stay exact."""
+
+    def doubles(cost):
+        return (
+            [float(each) for each in cost]
+            if isinstance(cost, list)
+            else None
+            if cost is None
+            else float(cost)
+        )
+
+    return gp.Costs(**{name: doubles(cost) for name, cost in puzzle["costs"].items()})
+
+
+def order_of(puzzle: Json, rows) -> gp.Explicit:
+    return gp.Explicit(rows, placement=puzzle["placement"], microbatches=puzzle["microbatches"])
+
+
+def all_of(puzzle: Json, held) -> list[str]:
+    return [f"{s}{kind}{m}" for kind in puzzle["kinds"] for s in held for m in range(puzzle["microbatches"])]
+
+
+def times(timeline) -> dict[str, tuple[float, float]]:
+    return {str(span.action): (float(span.start), float(span.end)) for span in timeline.spans}
+
+
+@pytest.fixture(scope="module")
+def played(node):
+    """Every puzzle by its shipped order, and boards drawn by chance by whatever can go."""
+    jobs = [["play", {"puzzle": each, "rows": each["rows"], "seed": 1}] for each in PUZZLES.values()]
+    jobs += [["play", {"puzzle": each, "seed": seed}] for seed, each in enumerate(RANDOM)]
+    jobs += [["play", {"puzzle": each, "seed": 7}] for each in PUZZLES.values()]
+    boards = [*PUZZLES.values(), *RANDOM, *PUZZLES.values()]
+    return list(zip(boards, node(jobs), strict=True))
+
+
+def finished(played):
+    found = [(puzzle, game) for puzzle, game in played if game["last"]["finished"]]
+    assert len(found) > 75
+    return found
+
+
+def test_every_shipped_order_is_reached_by_legal_picks_and_takes_par(played):
+    for puzzle, game in played[: len(PUZZLES)]:
+        last = game["last"]
+        assert last["finished"] and last["rows"] == puzzle["rows"]
+        assert last["makespan"] == puzzle["par"] == last["goal"]
+        assert last["standing"].startswith(f"It takes {puzzle['par']}: par")
+
+
+def test_partial_rows_have_the_times_of_the_finished_order(played):
+    compared = 0
+    for puzzle, game in finished(played):
+        known = times(gp.simulate(order_of(puzzle, game["last"]["rows"]), costs_of(puzzle)))
+        for seen in [*game["seen"], game["last"]]:
+            assert {action: (start, end) for action, start, end in seen["spans"]} == {
+                action: known[action] for action, _, _ in seen["spans"]
+            }
+            compared += len(seen["spans"])
+    assert compared > 20_000
+
+
+def test_a_finished_board_has_the_library_s_numbers(played):
+    for puzzle, game in finished(played):
+        last, order = game["last"], order_of(puzzle, game["last"]["rows"])
+        timeline = gp.simulate(order, costs_of(puzzle))
+        assert last["makespan"] == float(timeline.makespan)
+        assert last["peaks"] == list(gp.peak_in_flight(order))
+        assert last["held"] == [0] * order.devices
+        assert last["score"]["bubble"] == pytest.approx(float(gp.bubble_fraction(timeline)), abs=1e-12)
+        if puzzle["room"]:
+            assert all(peak <= room for peak, room in zip(last["peaks"], puzzle["room"], strict=True))
+
+
+def test_the_text_reads_back_and_takes_the_same_time(played):
+    for puzzle, game in finished(played):
+        again = gp.Explicit.parse(game["last"]["text"])
+        order = order_of(puzzle, game["last"]["rows"])
+        assert again.rows == order.rows and again.placement == order.placement
+        assert game["last"]["text"] == str(order)
+        assert gp.simulate(again, costs_of(puzzle)).makespan == pytest.approx(game["last"]["makespan"])
+
+
+def test_the_text_of_every_par_is_correct_in_the_course(played):
+    for name, (_, game) in zip(list(PUZZLES)[:4], played, strict=False):
+        assert gp.course.puzzle(name, game["last"]["text"]).verdict == "correct"
+
+
+def sentences(puzzle: Json, rows: list[str], action: str) -> list[str]:
+    """What the library says of each action that this one needs and that is not there: here, or elsewhere."""
+    one, everything = read_action("", action), [all_of(puzzle, held) for held in puzzle["placement"]]
+    placed = [row.split() for row in rows]
+    [device] = [k for k, row in enumerate(everything) if action in row]
+    first = [*placed[device], action]
+    wrong = [
+        [*(first if k == device else row), *all_]
+        for k, (row, all_) in enumerate(zip(placed, everything, strict=True))
+    ]
+    order = order_of(puzzle, [list(dict.fromkeys(row)) for row in wrong])
+    early = [found.sentence for found in gp.problems(order) if found.rule == "order" and found.action == one]
+    missing = [need for need in needs(one, order) if str(need) not in chain(*placed)]
+    home = {act: k for k, row in enumerate(everything) for act in row}
+    there = [
+        Wait(device, one, need, home[str(need)], 0).sentence for need in missing if home[str(need)] != device
+    ]
+    assert len(early) + len(there) == len(missing)
+    return early + there
+
+
+def test_refusals_are_the_library_s_sentences(played):
+    heard = 0
+    for puzzle, game in played:
+        for blocked in game["blocked"]:
+            says = [each for each in blocked["says"].split("; ") if "stage-activations" not in each]
+            assert sorted(says) == sorted(sentences(puzzle, blocked["rows"], blocked["action"]))
+            heard += len(says)
+            assert blocked["fits"] == ("stage-activations" not in blocked["says"])
+    assert heard > 500
+
+
+def test_no_room_says_what_is_held_and_what_would_free_it(played):
+    seen = 0
+    for puzzle, game in played:
+        for blocked in game["blocked"]:
+            if blocked["fits"]:
+                continue
+            [says] = [each for each in blocked["says"].split("; ") if "stage-activations" in each]
+            stage = read_action("", blocked["action"]).stage
+            device = next(k for k, held in enumerate(puzzle["placement"]) if stage in held)
+            row = [read_action("", each) for each in blocked["rows"][device].split()]
+            freeing = puzzle["kinds"][-1]
+            freed = {(each.stage, each.microbatch) for each in row if each.kind == freeing}
+            kept = [each for each in row if each.kind == "F" and (each.stage, each.microbatch) not in freed]
+            assert len(kept) == blocked["held"] == puzzle["room"][device]
+            frees = " ".join(f"{each.stage}{freeing}{each.microbatch}" for each in kept)
+            one = "one of " * (len(kept) > 1)
+            assert says == (
+                f"device {device} may hold {len(kept)} stage-activations, and holds those of "
+                f"{' '.join(map(str, kept))}: {one}{frees} has to come first"
+            )
+            seen += 1
+    assert seen > 50
+
+
+def test_a_board_on_which_nothing_can_go_says_so(played):
+    stuck = [(puzzle, game["last"]) for puzzle, game in played if not game["last"]["finished"]]
+    assert stuck
+    for puzzle, last in stuck:
+        assert puzzle["room"] and last["standing"].startswith("Nothing can go any more, so undo: ")
+        assert "has to come first" in last["standing"]
+
+
+def test_an_action_stands_once_and_what_the_board_does_not_have_is_refused(node):
+    puzzle = own(in_a_loop(2), 2)
+    texts = ["0F0", "0F2", "2F0", "0I0", "<b>", "(0F1;0B0)OVERLAP_F_B", "0F1 0B0 1F0", "0F1 1F0"]
+    found = node([["type", {"puzzle": puzzle, "rows": ["0F0", ""], "text": text}] for text in texts])
+    assert found[0]["says"] == "0F0 stands 2 times; it must run once"
+    assert [each["says"] for each in found[1:6]] == [
+        f'"{text[:20]}" is no action of this board, such as 0F0' for text in texts[1:6]
+    ]
+    assert found[6] == {
+        "says": "device 0 is stuck at 0B0: it needs 1B0 (queued on device 1)",
+        "rows": ["0F0 0F1", ""],
+    }
+    assert found[7]["rows"] == ["0F0 0F1", "1F0"]
+
+
+def test_undo_and_redo_go_through_the_same_boards(node):
+    jobs = [
+        ["undo", {"puzzle": each, "seed": seed}]
+        for seed, each in enumerate([*RANDOM[:30], *PUZZLES.values()])
+    ]
+    found = node(jobs)
+    assert all(each["all"] for each in found) and sum(each["count"] for each in found) > 600
+
+
+def reachable(puzzle: Json, rows: list[str]) -> set[tuple[tuple[str, ...], ...]]:
+    """Every board that legal picks can make of this one, microbatches in turn, by the library's needs."""
+    work = order_of(puzzle, [all_of(puzzle, held) for held in puzzle["placement"]])
+    wanted = {str(each): {*map(str, needs(each, work))} for row in work.rows for each in row}
+    more = {"F": 1, puzzle["kinds"][-1]: -1}
+
+    def grow(state):
+        placed = {each for row in state for each in row}
+        for k, held in enumerate(puzzle["placement"]):
+            count = sum(more.get(read_action("", each).kind, 0) for each in state[k])
+            for s, kind in product(held, puzzle["kinds"]):
+                turn = (f"{s}{kind}{m}" for m in range(puzzle["microbatches"]))
+                action = next((each for each in turn if each not in placed), None)
+                full = kind == "F" and puzzle["room"] and count >= puzzle["room"][k]
+                if action and not full and not wanted[action] - placed:
+                    yield (*state[:k], (*state[k], action), *state[k + 1 :])
+
+    found = [tuple(tuple(row.split()) for row in rows)]
+    seen = {*found}
+    for state in found:
+        fresh = {*grow(state)} - seen
+        seen |= fresh
+        found += fresh
+    return seen
+
+
+STEPS = [
+    (own(in_a_loop(2), 1), ["", ""]),
+    (own(in_a_loop(2), 2), ["", ""]),
+    (own(in_a_loop(2), 2, room=[2, 1]), ["", ""]),
+    (own(in_a_loop(2), 3, room=[2, 1]), ["0F0", ""]),
+    (own(in_a_loop(2), 3, room=[1, 1]), ["", ""]),
+    (own(in_a_loop(2), 2, "FIW", room=[1, 1]), ["0F0", "1F0"]),
+    (own(in_a_loop(2), 2, "FIW"), ["0F0 0F1", "1F0 1F1"]),
+    (own(in_a_v(2), 1), ["", ""]),
+    (own(in_a_v(1), 2, room=[2]), [""]),
+    (own(in_a_loop(3), 2, room=[2, 1, 1]), ["0F0 0F1", "1F0", ""]),
+]
+
+
+@pytest.mark.parametrize("case", range(len(STEPS)))
+def test_a_step_places_just_what_has_no_alternative(case, node):
+    puzzle, rows = STEPS[case]
+    [found] = node([["step", {"puzzle": puzzle, "rows": rows}]])
+    states = reachable(puzzle, rows)
+    forced = tuple(tuple(row.split()) for row in rows)
+    for _ in range(100):
+        for k, row in enumerate(forced):
+            nexts = {
+                state[k][len(row)]
+                for state in states
+                if state[k][: len(row)] == row and len(state[k]) > len(row)
+            }
+            after = (*forced[:k], (*row, *nexts), *forced[k + 1 :])
+            if len(nexts) == 1 and after in states:
+                forced = after
+    assert tuple(tuple(row.split()) for row in found["rows"]) == forced
+
+
+def test_one_microbatch_stamped_over_all_is_1f1b_where_room_asks_for_it(node):
+    whole = [f"{s}F0 {s}B0" for s in range(4)]
+    capped, free = own(in_a_loop(4), 8, room=[4, 3, 2, 1]), own(in_a_loop(4), 8)
+    split = own(in_a_loop(4), 8, "FIW", room=[4, 4, 4, 4])
+    found = node(
+        [
+            ["stamp", {"puzzle": capped, "rows": whole}],
+            ["stamp", {"puzzle": free, "rows": whole}],
+            ["stamp", {"puzzle": split, "rows": [f"{s}F0 {s}I0 {s}W0" for s in range(4)]}],
+            ["stamp", {"puzzle": free, "rows": [whole[0][:3], "1F0", "", ""]}],
+        ]
+    )
+    rows = [" ".join(map(str, row)) for row in gp.OneFOneB(4, 8).actions]
+    assert found[0]["gives"]["rows"] == rows and found[0]["gives"]["makespan"] == 33
+    assert all(each["gives"]["finished"] for each in found[:3])
+    assert found[1]["gives"]["makespan"] == 33 and found[2]["gives"]["makespan"] < 36
+    assert found[3] == {"says": "no microbatch is complete: 0 lacks 0B0 1B0 2F0 2B0 3F0 3B0"}
+
+
+def test_stamps_keep_to_the_rules(node):
+    jobs = []
+    for puzzle in [*RANDOM, *PUZZLES.values()]:
+        back = puzzle["kinds"][1:]
+        rows = [
+            " ".join(
+                [*(f"{s}F0" for s in sorted(held)), *(f"{s}{k}0" for s in sorted(held)[::-1] for k in back)]
+            )
+            for held in puzzle["placement"]
+        ]
+        jobs.append((puzzle, ["stamp", {"puzzle": puzzle, "rows": rows}]))
+    found = node([job for _, job in jobs])
+    done = 0
+    for (puzzle, _), each in zip(jobs, found, strict=True):
+        for k, row in enumerate(each["gives"]["rows"]):
+            assert len(set(row.split())) == len(row.split())
+            assert not puzzle["room"] or each["gives"]["peaks"][k] <= puzzle["room"][k]
+        if each["gives"]["finished"]:
+            gp.check(order_of(puzzle, each["gives"]["rows"]))
+            done += 1
+    assert done == len(jobs)
+
+
+def test_the_bound_of_the_board_is_the_simple_bound(played):
+    for puzzle, game in played:
+        known = read_puzzle({**puzzle, "rows": [], "bound": {"value": 0, "why": ""}})
+        bounds = [each["value"] for each in game["last"]["bounds"]]
+        assert max(bounds) == pytest.approx(float(simple_bound(known).value), abs=1e-9)
+        if game["last"]["finished"]:
+            assert game["last"]["makespan"] >= max(bounds) - 1e-9
+
+
+def test_missing_par_shows_a_wait_and_its_reason_as_the_library_gives_it(played):
+    missed = 0
+    for puzzle, game in finished(played):
+        last = game["last"]
+        if last["makespan"] <= last["goal"] + 1e-9:
+            continue
+        missed += 1
+        if (lost := last["lost"]) is None:
+            continue
+        timeline = gp.simulate(order_of(puzzle, last["rows"]), costs_of(puzzle))
+        why = gp.why.why_idle(timeline, lost["device"], lost["start"])
+        assert (float(why.start), float(why.end)) == (lost["start"], lost["end"])
+        assert lost["sentence"] == why.sentence and why.sentence in last["standing"]
+        most = max(each["value"] for each in last["bounds"])
+        tight = [each["device"] for each in last["bounds"] if each["value"] == most]
+        gaps = {
+            k: [
+                (end - max(start, last["bounds"][k]["head"]), start)
+                for start, end in gp.why.idle_spans(timeline, k)
+            ]
+            for k in range(len(last["rows"]))
+        }
+        inner = {k: [gap for gap in gaps[k] if gap[1] < timeline.on(k)[-1].start] for k in gaps}
+        longest = {k: max((float(gap[0]) for gap in inner[k]), default=0) for k in inner}
+        among = tight if max(longest[k] for k in tight) > 0 else list(longest)
+        assert lost["device"] in among and lost["long"] == pytest.approx(max(longest[k] for k in among))
+    assert missed > 20
+
+
+def test_a_board_of_one_s_own_is_made_or_refused_in_words(node):
+    good = {
+        "devices": "4",
+        "microbatches": "6",
+        "stages": "V",
+        "kinds": "FIW",
+        "room": "6",
+        "costs": "1 1 1 0.5",
+    }
+    bad = [
+        {"devices": "0"},
+        {"devices": "9"},
+        {"devices": "2.5"},
+        {"microbatches": "17"},
+        {"stages": "3"},
+        {"kinds": "FBR"},
+        {"room": "1"},
+        {"room": "6 6"},
+        {"room": "6.5"},
+        {"costs": "1 1 1"},
+        {"costs": "0 1 1 0"},
+        {"costs": "1 -1 1 0"},
+        {"devices": "<b>4</b>"},
+        {"costs": "1e3 1 1 0"},
+    ]
+    made, *refused = node([["free", {"choice": good | each}] for each in [{}, *bad]])
+    puzzle = made["gives"]
+    assert puzzle["placement"] == in_a_v(4) and puzzle["room"] == [6] * 4 and puzzle["microbatches"] == 6
+    assert puzzle["costs"] == {**COSTS, "comm": 0.5} and puzzle["par"] is None and puzzle["choice"] == good
+    assert all(each["says"].startswith("a board needs ") for each in refused)
+    assert refused[6]["says"] == "a board needs room for 2 on device 0"
+
+
+def test_a_saved_board_comes_back_or_is_refused_in_words(node):
+    known = list(PUZZLES.values())
+    free = {"devices": "2", "microbatches": "2", "stages": "1", "kinds": "FB", "room": "", "costs": "1 1 1 0"}
+    saved = [
+        {"puzzle": known[0]["name"], "choice": None, "rows": known[0]["rows"]},
+        {"puzzle": "free", "choice": free, "rows": ["0F0 0F1", "1F0"]},
+        {"puzzle": "none such", "choice": None, "rows": []},
+        {"puzzle": known[0]["name"], "choice": None, "rows": ["0F0"]},
+        {"puzzle": known[0]["name"], "choice": None, "rows": ["0B0", ""]},
+        {"puzzle": known[0]["name"], "choice": None, "rows": ["1F0", ""]},
+        {"puzzle": known[0]["name"], "choice": None, "rows": ["0F0 0F0", ""]},
+    ]
+    found = node([["saved", {"saved": each, "puzzles": known}] for each in saved])
+    assert [each["gives"] for each in found[:2]] == [known[0]["rows"], ["0F0 0F1", "1F0"]]
+    assert [each["says"] for each in found[2:]] == [
+        'there is no puzzle "none such"',
+        "there are 2 devices, not 1",
+        "0B0 stands before 0F0 on device 0, but reads what it saves; "
+        "device 0 is stuck at 0B0: it needs 1B0 (queued on device 1)",
+        "1F0 belongs to device 1",
+        "0F0 stands 2 times; it must run once",
+    ]
+
+
+# A link to share
+
+
+def chart(schedule: Json, **more) -> Json:
+    plain = {
+        "costs": COSTS,
+        "links": None,
+        "message_bytes": None,
+        "sizes": None,
+        "limit": None,
+        "times": None,
+    }
+    return {"schedule": schedule, **plain, **more}
+
+
+def of_family(family: str, devices: int = 4, microbatches: int = 8, **options) -> Json:
+    sizes = {"devices": devices, "microbatches": microbatches}
+    return {"family": family, "options": {**sizes, **options}}
+
+
+def of_rows(kinds: str, placement, microbatches: int, seed: int) -> Json:
+    """Rows in any order: a link says what is there, not whether it runs."""
+    chance, rows = random.Random(seed), []
+    for held in placement:
+        row = [f"{s}{kind}{m}" for s in held for kind in kinds for m in range(microbatches)]
+        chance.shuffle(row)
+        rows.append(" ".join(row))
+    names = {"name": f"Order {seed}", "microbatches": microbatches}
+    return {"family": None, "options": {}, "placement": placement, "rows": rows, **names}
+
+
+def state(*charts, at=0, ask=None, board=None) -> Json:
+    return {"charts": list(charts), "at": at, "ask": ask, "board": board}
+
+
+WIRE = {"latency": 0.5, "bandwidth": None}
+LINKS = [
+    WIRE,
+    {"latency": 0, "bandwidth": 1e9},
+    {"devices_per_node": 2, "inside": WIRE, "between": {"latency": 1 / 3, "bandwidth": 8}},
+    {"pairs": [[0, 1, WIRE], [1, 0, {"latency": 2, "bandwidth": 3.5}]]},
+]
+V_ROWS = [of_rows("FIW", in_a_v(4), 8, seed) for seed in range(3)]
+CHOICE = {
+    "devices": "4",
+    "microbatches": "8",
+    "stages": "V",
+    "kinds": "FIW",
+    "room": "6 6",
+    "costs": "1 1 .5 0",
+}
+COSTLY = {
+    **COSTS,
+    **{name: [0.1 + 0.7 * i for i in range(8)] for name in ("forward", "input_grad", "weight_grad")},
+    "speed": [1, 1, 1 / 3, 1],
+    "recompute": 0.3333333333333333,
+    "comm": 1e-7,
+}
+PAIRED = {
+    **{"family": None, "options": {}, "name": "Pairs", "microbatches": 2, "placement": [[0], [1]]},
+    "rows": ["0F0 0F1 0B0 0B1", "1F0 (1F1;1B0)OVERLAP_F_B 1B1"],
+}
+STATES = {
+    "two families": state(
+        chart(of_family("GPipe", microbatches=6)), chart(of_family("OneFOneB", microbatches=6))
+    ),
+    "other sizes": state(
+        chart(of_family("GPipe")), chart(of_family("Interleaved1F1B", 2, 4, stages_per_device=3))
+    ),
+    "options": state(
+        chart({**of_family("GPipe", drain="in_order"), "recompute": "always"}),
+        chart(of_family("PipeDream", every=2, weights="stash")),
+        at=3.25,
+        ask=[1, 3, 4.5],
+    ),
+    "one device": state(chart(of_family("Naive", 1, 1), costs={**COSTS, "speed": [0.5]}, limit=[3])),
+    "pairs": state(chart(PAIRED)),
+    "many stages": state(chart(of_rows("FRBU", [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]], 12, 5))),
+    "everything": state(
+        chart(V_ROWS[0], costs=COSTLY, links=LINKS[2], limit=[6, 6, 6, 6], message_bytes=[4096.0] * 7),
+        chart(V_ROWS[1], costs=COSTLY, links=LINKS[3], limit=6),
+        at=13.700000000000001,
+        ask=[0, 3, 2 / 3],
+        board={"puzzle": "free", "choice": CHOICE, "rows": V_ROWS[2]["rows"]},
+    ),
+    **{f"links {i}": state(chart(of_family("VHalf"), links=links)) for i, links in enumerate(LINKS)},
+    **{
+        f"puzzle {name}": state(
+            chart(of_family("GPipe")), board={"puzzle": name, "choice": None, "rows": puzzle["rows"]}
+        )
+        for name, puzzle in PUZZLES.items()
+    },
+}
+
+
+def plain(value):
+    """As JSON has it, without empty fields."""
+    return json.loads(json.dumps(value))
+
+
+@pytest.fixture(scope="module")
+def shared(node):
+    return dict(zip(STATES, node([["share", {"state": each}] for each in STATES.values()]), strict=True))
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_link_gives_the_state_back(name, shared):
+    assert plain(shared[name]["gives"]["state"]) == plain(STATES[name])
+
+
+def test_a_link_is_short_and_can_be_read(shared):
+    assert max(len(each["gives"]["text"]) for name, each in shared.items() if name != "many stages") <= 2000
+    assert 1000 < len(shared["everything"]["gives"]["text"]) <= 2000
+    assert shared["two families"]["gives"]["text"] == "a=GPipe&b=OneFOneB&K=4&M=6"
+    assert shared["options"]["gives"]["text"] == (
+        "a=GPipe&b=PipeDream&K=4&M=8&a.drain=in_order&a.recompute=always&b.every=2&b.weights=stash&at=3.25&ask=1,3,4.5"
+    )
+    assert shared["pairs"]["gives"]["text"] == "a=rows&name=Pairs&M=2&rows=0:FFBB/1:F(FB)B"
+
+
+def test_what_no_link_can_hold_is_refused_in_words(node):
+    measured = chart(of_family("GPipe"), times={"start": [0], "end": [1]})
+    huge = chart(of_rows("FIW", in_a_v(8), 160, 0))
+    gpipe = chart(of_family("GPipe"))
+    states = [state(measured), state(huge), state(*[gpipe] * 9), state(), state(gpipe, at=1e20)]
+    found = node([["share", {"state": each}] for each in states])
+    assert all(each["says"].startswith("no link says this: ") for each in found), found
+    assert "measured times are too long" in found[0]["says"] and "more than 20000" in found[1]["says"]
+
+
+REFUSED = [
+    "",
+    "a",
+    "a=GPipe",
+    "a=GPipe&K=4",
+    "K=4&M=6",
+    "a=GPipe&K=4&M=6&K=4",
+    "a=GPipe&K=4&M=6&harm=1",
+    "a=GPipe&K=4&M=6&c.F=1",
+    "a=GPipe&K=0&M=6",
+    "a=GPipe&K=-4&M=6",
+    "a=GPipe&K=4.5&M=6",
+    "a=GPipe&K=0x4&M=6",
+    "a=GPipe&K=9999&M=9999",
+    "a=GPipe&K=4&M=%E0%A4%A",
+    "a=GPipe%00&K=4&M=6",
+    "a=%E2%80%AEGPipe&K=4&M=6",
+    "a=<script>&K=4&M=6",
+    "a=%3Cscript%3E&K=4&M=6",
+    "__proto__=1&a=GPipe&K=4&M=6",
+    "a=GPipe&K=4&M=6&name=Mine",
+    "a=GPipe&K=4&M=6&F=Infinity",
+    "a=GPipe&K=4&M=6&F=inf",
+    "a=GPipe&K=4&M=6&F=-1",
+    "a=GPipe&K=4&M=6&F=1,,2",
+    "a=GPipe&K=4&M=6&comm=1,2",
+    "a=GPipe&K=4&M=6&speed=0",
+    "a=GPipe&K=4&M=6&speed=1,0.0",
+    "a=GPipe&K=4&M=6&links=1",
+    "a=GPipe&K=4&M=6&links=inf,1",
+    "a=GPipe&K=4&M=6&at=inf",
+    "a=GPipe&K=4&M=6&ask=7,0,0",
+    "a=GPipe&K=4&M=6&ask=0,0.5,0",
+    "a=GPipe&K=4&M=6&ask=0,0",
+    "a=GPipe&K=4&M=6&board=x",
+    "a=GPipe&K=4&M=6&picks=0:F",
+    "a=GPipe&K=4&M=6&board=<b>&picks=0:F",
+    "a=GPipe&K=4&M=6&board=x&picks=0:F&own=1;2",
+    "a=rows&M=2",
+    "a=rows&M=2&rows=0:F(F",
+    "a=rows&M=2&rows=0:Ff",
+    "a=rows&M=2&rows=0",
+    "a=rows&rows=0:F",
+    "a=rows&M=2&name=<img src=x>&rows=0:F",
+    "a=GPipe&K=4&M=6&x=" + "x" * 30_000,
+    "&" * 10_000,
+]
+
+
+def test_a_broken_or_hostile_link_is_refused_in_words(node):
+    for text, found in zip(REFUSED, node([["read", {"text": text}] for text in REFUSED]), strict=True):
+        assert found["says"].startswith("no link says this: ") and len(found["says"]) < 120, (text, found)
+
+
+def test_ten_thousand_spoiled_links_are_refused_or_say_something_plain(node, shared):
+    texts = [each["gives"]["text"] for each in shared.values()]
+    [found] = node([["fuzz", {"texts": texts, "count": 10_000, "seed": 5}]])
+    assert found["wrong"] == []
+    assert found["refused"] > 5000 and found["read"] > 500 and found["says"] > 10

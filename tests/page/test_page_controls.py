@@ -1,0 +1,68 @@
+"""What a reader sets is what runs: any controls give the library's schedules, costs and refusals."""
+
+from random import Random
+
+import pytest
+from drawn_cases import FAMILIES
+from driver import Opened
+from law import Case, first_apart, shown
+
+import gpipe_sim as gp
+from gpipe_sim.core.remat import MODES
+
+MOVE = """([id, value]) => {
+    const control = document.getElementById(id);
+    control.value = value;
+    const set = control.type === "range" ? Number(control.value) === Number(value) : control.value === value;
+    if (!set) throw new Error(`${id} takes no ${value}`);
+    control.dispatchEvent(new Event("input", {bubbles: true}));
+}"""
+SIZES = {"devices": "K", "microbatches": "M", "stages_per_device": "V"}
+
+
+def move(opened: Opened, **values: object) -> None:
+    for name, value in values.items():
+        opened.page.evaluate(MOVE, [name, str(value)])
+        opened.state()  # a page runs again before the next frame, or when it is asked
+
+
+def made(family: type, sizes: dict[str, int], mode: str) -> gp.core.Schedule | str:
+    """Python's schedule, or what it says against it."""
+    own = {name: size for name, size in sizes.items() if name in family.__dataclass_fields__}
+    try:
+        return gp.remat(family(**own), mode)
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.fixture
+def fresh(browser, file):
+    with Opened(browser, file) as page:
+        page.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        yield page
+        assert page.wrong == []
+
+
+def test_any_controls_give_the_library_s_schedule_costs_and_refusals(fresh):
+    random, refused = Random(29), 0
+    for family in [*FAMILIES, *FAMILIES]:
+        both = [family, random.choice(FAMILIES)]
+        sizes = {"devices": random.randint(2, 8), "microbatches": random.randint(1, 16)}
+        sizes["stages_per_device"] = random.randint(1, 4)
+        mode, times = random.choice(MODES), random.choice([1.25, 2, 3])
+        slow = random.randrange(sizes["devices"])
+        forward, input_grad, weight_grad, comm = (random.randint(0, 16) / 4 for _ in range(4))
+        move(fresh, slow="", family0=both[0].__name__, family1=both[1].__name__)
+        move(fresh, **{SIZES[name]: size for name, size in sizes.items()}, recompute=mode)
+        move(fresh, F=forward, I=input_grad, W=weight_grad, comm=comm, slow=slow, times=times)
+        speed = [1 / times if device == slow else 1 for device in range(sizes["devices"])]
+        costs = gp.Costs(forward, input_grad, weight_grad, comm=comm, speed=speed)
+        wanted = [made(each, sizes, mode) for each in both]
+        state, says = fresh.state(), fresh.page.locator(".refused:visible").all_inner_texts()
+        assert says == [each for each in wanted if isinstance(each, str)]
+        refused += len(says)
+        for chart, schedule in enumerate(each for each in wanted if not isinstance(each, str)):
+            found, case = shown(state, chart), Case(schedule, costs)
+            for name, value in case.facts.items():
+                assert found[name] == value, f"{name} of {case}: {first_apart(found[name], value)}"
+    assert refused > 3
