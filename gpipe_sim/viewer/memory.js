@@ -130,7 +130,7 @@ const bytesBySizes = () => new Map();
 const placeOf = (category) => TABLES.categories.indexOf(category);
 const freshArray = (bytes) => ({ bytes, holders: TABLES.categories.map(() => 0) });
 
-/** What actions of a kind do at a stage: what they free and make, as [category, arrays, where each counts], and send. */
+/** What a kind of action does at a stage: frees and makes, as [category, arrays, where each counts], and sends. */
 function planOf(of, kind) {
   const inputs = of.keeps["boundary inputs"], way = { F: 1, recomputed: 1, B: -1, I: -1 }[kind] ?? 0;
   const changes = Object.entries(TABLES.holds[kind]).map(([name, by]) => {
@@ -142,9 +142,10 @@ function planOf(of, kind) {
   return { frees, makes, way, comes, goes, inputs, sent: goes.map(() => placeOf("messages")) };
 }
 
-/** All actions as they end: each frees, receives, sends and keeps what its plan says, and then its device is metered. */
+/** All actions as they end: each frees, receives, sends and keeps what its plan says; then its device is metered. */
 function metered(timeline, sizes) {
-  const { program, start, end } = timeline, { microbatches, home, parts, stage, kind, microbatch, entry, find } = program;
+  const { program, start, end } = timeline;
+  const { microbatches, home, parts, stage, kind, microbatch, entry, find } = program;
   const samples = samplesOf(program, sizes), made = [], pairs = sizes.stages.length * microbatches;
   const plans = sizes.stages.map((of) => [...KINDS, "recomputed"].map((name) => planOf(of, name)));
   const meters = program.placement.map((held) => {
@@ -177,6 +178,7 @@ function metered(timeline, sizes) {
     }
     for (const [place, numbers, places] of plan.makes) meter.keep(place * pairs + key, numbers.map(array), places);
     if (again) made[key] = new Map(plan.inputs.map((i) => [i, array(i)]));
+    if (k === B || k === W) made[key] = null;
   }
   for (const e of oncePer(timeline, inOrder)) {
     for (let part = parts[e]; part < parts[e + 1]; part++) run(part, meters[home[e]], end[e]);

@@ -349,3 +349,10 @@ def test_a_device_that_never_gets_on_says_what_it_needs(node):
     ]
     for order, answer in zip(stuck, node(cases)["answers"], strict=True):
         assert answer["stuck"] == [wait.sentence for wait in waiting(order)]
+
+
+def test_a_model_of_more_bytes_than_doubles_count_is_refused():
+    many = gp.MetaArray((1 << 40, 1 << 10), "f8")
+    profile = gp.profile(gp.split([ReLU()], stages=1), (many, many), gp.mse)
+    with pytest.raises(ValueError, match="more bytes than a page can count exactly, 9,007,199,254,740,992"):
+        sizes_of(profile)
