@@ -97,7 +97,6 @@ class Meter {
   count(arrays, places, by) {
     for (let i = 0; i < arrays.length; i++) {
       const { bytes, holders } = arrays[i], before = firstHeld(holders);
-      if (arrays.indexOf(arrays[i]) < i) continue; // it is there twice
       holders[places[i]] += by;
       if (before < holders.length) this.now[before] -= bytes;
       if (firstHeld(holders) < holders.length) this.now[firstHeld(holders)] += bytes;
