@@ -10,7 +10,7 @@ WELCOME = {
     "sentence": "Four devices, and a third of their time nobody works. Move M.",
     "ways": [
         {"text": "Lesson 01: why split a model?", "href": "lessons/01_why_split.html"},
-        {"text": "Draw your own", "href": "#board"},
+        {"text": "Draw your own", "href": "#board=own"},
     ],
     "more": [
         {"text": "Contents", "href": "contents.html"},
