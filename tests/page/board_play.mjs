@@ -55,10 +55,11 @@ const jobs = {
         blocked.push({ rows: snapshot(board).rows, action: board.text(id), says: board.refusal(id), fits: board.fits(id), held: board.held[board.work.home[id]] });
       }
       if (!can.length) break;
-      const id = any(can), told = board.preview(id);
+      const id = any(can), told = board.preview(id), device = board.work.home[id], last = board.rows[device].at(-1);
+      const free = board.times.get(last)?.end ?? 0;
       board.place([id]);
-      const { start, end } = board.times.get(id), holds = board.held[board.work.home[id]];
-      if (told.start !== start || told.end !== end || told.holds !== holds) throw new Error(`${board.text(id)} is not as told`);
+      const { start, end } = board.times.get(id), is = { start, end, wait: start - free, holds: board.held[device] };
+      if (JSON.stringify(told) !== JSON.stringify(is)) throw new Error(`${board.text(id)} is not as told`);
     }
     return { last: snapshot(board), seen, blocked };
   },

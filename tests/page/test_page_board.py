@@ -335,7 +335,7 @@ def test_one_microbatch_stamped_over_all_is_1f1b_where_room_asks_for_it(node):
     rows = [" ".join(map(str, row)) for row in gp.OneFOneB(4, 8).actions]
     assert found[0]["gives"]["rows"] == rows and found[0]["gives"]["makespan"] == 33
     assert all(each["gives"]["finished"] for each in found[:3])
-    assert found[1]["gives"]["makespan"] == 33 and found[2]["gives"]["makespan"] < 36
+    assert found[1]["gives"]["makespan"] == 33 and found[2]["gives"]["makespan"] <= 36
     assert found[3] == {"says": "no microbatch is complete: 0 lacks 0B0 1B0 2F0 2B0 3F0 3B0"}
 
 
@@ -360,6 +360,21 @@ def test_stamps_keep_to_the_rules(node):
             gp.check(order_of(puzzle, each["gives"]["rows"]))
             done += 1
     assert done == len(jobs)
+
+
+def test_a_stamp_keeps_what_is_placed(played, node):
+    begun = [(puzzle, seen["rows"]) for puzzle, game in played for seen in game["seen"] if any(seen["rows"])]
+    found = node([["stamp", {"puzzle": puzzle, "rows": rows}] for puzzle, rows in begun])
+    stamped = 0
+    for (puzzle, rows), each in zip(begun, found, strict=True):
+        if "says" in each:
+            assert each["says"].startswith("no microbatch is complete: 0 lacks ")
+            continue
+        for row, after, k in zip(rows, each["gives"]["rows"], range(len(rows)), strict=True):
+            assert [action for action in after.split() if action in row.split()] == row.split()
+            assert not puzzle["room"] or each["gives"]["peaks"][k] <= puzzle["room"][k]
+        stamped += each["gives"]["count"] > 0
+    assert stamped > 50
 
 
 def test_the_bound_of_the_board_is_the_simple_bound(played):
