@@ -27,13 +27,13 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    """Run jobs of board_play.mjs on the page's modules: a list of (name, what it is given) gives a list."""
+    """Run jobs of board_play.js on the page's modules: a list of (name, what it is given) gives a list."""
     folder = tmp_path_factory.mktemp("modules")
     (folder / "package.json").write_text('{"type": "module"}')
     subprocess.run([sys.executable, "-m", "gpipe_sim.viewer", folder], check=True)
 
     def run(jobs):
-        command = ["node", str(HERE / "board_play.mjs"), folder.as_uri()]
+        command = ["node", str(HERE / "board_play.js"), folder.as_uri()]
         done = subprocess.run(command, input=json.dumps(jobs), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
