@@ -419,7 +419,7 @@ function fromLink() {
   try {
     load(fromFragment(location.hash.slice(1)));
   } catch (error) {
-    $("say").textContent = `This link shows nothing: ${error.message}`;
+    $("say").textContent = `this link shows nothing: ${error.message}`;
   }
 }
 
