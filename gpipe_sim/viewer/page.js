@@ -123,7 +123,8 @@ function drawLegend(runs) {
   looks.push([{ colour: TABLES.colours.lane[0] }, "waiting"]);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
   for (const what of together) looks.push([{ colour: TABLES.collective }, what]);
-  if (inBytes) looks.push(...Object.entries(TABLES.memory).map(([name, look]) => [look, name]));
+  const isHeld = ([name]) => runs.some(({ bytes }) => bytes?.some((device) => device.bytes[name].some(Boolean)));
+  if (inBytes) looks.push(...Object.entries(TABLES.memory).filter(isHeld).map(([name, look]) => [look, name]));
   else looks.push([TABLES.memory["saved activations"], "microbatches held"]);
   if (!inBytes && kinds.includes("R")) looks.push([INPUTS, "only their input"]);
   $("legend").replaceChildren(...looks.map(([look, words]) => {

@@ -17,7 +17,7 @@ const PEN = { dark: false, patterns: new Map(), fills: new Map() };
 export function readColours() {
   const probe = document.body.appendChild(document.createElement("span"));
   for (const name of ["paper", "ink", "faint", "lane", "over"]) {
-    probe.style.color = `var(--${name})`;
+    probe.style = `forced-color-adjust: none; color: var(--${name})`;
     PEN[name] = getComputedStyle(probe).color;
   }
   probe.remove();
@@ -81,7 +81,8 @@ export function layout(panel, run, { until, most, widest }) {
   const wide = panel.box.clientWidth, narrow = wide < 560, { devices, size, entries } = run.program;
   const paired = entries.some((entry) => entry.length > 3), together = run.timeline.collectives.length ? 10 : 0;
   const lane = Math.max(8, Math.min(26, Math.floor(460 / devices) - 7)) * (paired ? 1.4 : 1);
-  const strip = Math.max(4, Math.round(lane * 0.42)), pitch = lane + together + strip + (lane > 14 ? 7 : 4);
+  const strip = Math.max(4, Math.round(lane * (run.bytes ? 1.2 : 0.42)));
+  const pitch = lane + together + strip + (lane > 14 ? 7 : 4);
   const left = narrow ? 24 : 66, right = widest * LETTER + (narrow ? 14 : 70), high = TOP + devices * pitch + AXIS;
   const scale = (wide - left - right) / (until || 1), coarse = run.timeline.makespan * scale * devices < 1.5 * size;
   const column = coarse ? COLUMN : 1 / (window.devicePixelRatio || 1);
@@ -254,7 +255,7 @@ export function paintOver(p, time, lit, twins) {
 function paintBar(p, g, d, time) {
   const { total, limit } = p.run.held[d], held = total[heldAt(p.run.held[d], time)];
   const over = limit != null && held > limit;
-  const x = p.wide - p.right + 12, wide = p.right - p.widest * LETTER - 18, y = downTo(p, d);
+  const x = p.wide - p.right + 12, wide = p.right - p.widest * LETTER - 24, y = downTo(p, d);
   const bar = (colour, part) => {
     g.fillStyle = colour;
     g.fillRect(x, y, Math.min(1, part) * wide, p.lane);
