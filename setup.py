@@ -17,7 +17,8 @@ class WithLessons(build_py):
     def run(self):
         super().run()
         if not self.editable_mode:  # then they are found where they are, beside the package
-            for file in (*Path("notebooks").glob("*.ipynb"), *Path("figures").glob("*.png")):
+            figures = Path("figures")
+            for file in (*Path("notebooks").glob("*.ipynb"), *figures.glob("*.png"), figures / "view.html"):
                 target = Path(self.build_lib, "gpipe_sim", file)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, target)

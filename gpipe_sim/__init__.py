@@ -63,11 +63,11 @@ papers: closed forms and printed tables
 drawing: charts
     gp. compare, draw, overlay, plots
     gp.drawing. draw_deadlock, draw_parts, draw_stages, to_svg
-viewer: a page to see, ask and play
-    gp. view
 export: schedules and timelines in and out
     gp.export. from_json, from_torch_csv, recognize, recorded_run, recorded_where, to_csv, to_json,
         to_megatron_layout, to_torch_csv
+viewer: a page to see, ask and play
+    gp. view
 data: a small set of images to train on
     gp. digits
 errors: what is raised

@@ -20,7 +20,8 @@ from gpipe_sim.command.answer import Answer
 
 PACKAGE = Path(__file__).parents[1]
 FIRST = "01_why_split.ipynb"
-PICTURE = re.compile(rb"\]\(\.\./(figures/\w+\.png)\)")  #: as a lesson shows one of the folder beside it
+#: As a lesson shows a picture of the folder beside it, or leads to the page there, with what that is to show.
+PICTURE = re.compile(rb"\]\(\.\./(figures/(?:\w+\.png|view\.html))(#[^)\s]*)?\)")
 
 
 def add(parser: ArgumentParser) -> None:
@@ -54,8 +55,8 @@ def lessons_home() -> Path:
 def lesson_files(home: Path) -> dict[str, bytes]:
     """What is copied, by its place in the folder: lessons first, then the pictures that they show."""
     lessons = {path.name: path.read_bytes() for path in sorted((home / "notebooks").glob("*.ipynb"))}
-    shown = {name.decode() for text in lessons.values() for name in PICTURE.findall(text)}
-    near = {name: PICTURE.sub(rb"](\1)", text) for name, text in lessons.items()}
+    shown = {name.decode() for text in lessons.values() for name, _ in PICTURE.findall(text)}
+    near = {name: PICTURE.sub(rb"](\1\2)", text) for name, text in lessons.items()}
     return near | {name: (home / name).read_bytes() for name in sorted(shown)}
 
 

@@ -222,11 +222,10 @@ export function withRecompute(order, mode, only = null) {
   const last = Math.max(...order.placement.flat()), stages = only && [...new Set(only)].sort((a, b) => a - b);
   insistOnOneOf("remat", "mode", mode, TABLES.modes);
   insist(!order.rows.flat().some((entry) => entry[1] === R), `${reprOf(order)} recomputes already`);
-  const high = stages?.at(-1) ?? 0;
-  insist(high <= last, `${reprOf(order)} has stages 0 to ${last} (got ${high})`);
+  insist(!(stages?.at(-1) > last), `${reprOf(order)} has stages 0 to ${last} (got ${stages?.at(-1)})`);
   if (mode === "never" || stages?.length === 0) return order;
-  const enters = (row) => row.filter(([stage, kind]) => stage === 0 && kind === F).map(([, , m]) => m);
-  const kept = new Set(mode === "always" ? [] : order.rows.map((row) => Math.max(...enters(row)))); // by direction
+  const later = (latest, [stage, kind, m]) => (stage === 0 && kind === F && m > latest ? m : latest);
+  const kept = new Set(mode === "always" ? [] : order.rows.map((row) => row.reduce(later, -1))); // one a direction
   const chosen = ([stage, kind, m]) => (kind === B || kind === I) && !kept.has(m) && (stages?.includes(stage) ?? true);
   const restored = (entry) => [entry.slice(0, 3), entry.slice(3)].filter(chosen).map(([stage, , m]) => [stage, R, m]);
   const rows = order.rows.map((row) => row.flatMap((entry) => [...restored(entry), entry]));

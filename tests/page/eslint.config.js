@@ -5,7 +5,7 @@ const { configs } = createRequire(`${process.cwd()}/.venv/page/package.json`)("@
 
 const BROWSER = `window document location history navigator performance requestAnimationFrame cancelAnimationFrame
   setTimeout clearTimeout matchMedia getComputedStyle devicePixelRatio innerWidth innerHeight addEventListener
-  ResizeObserver Event URL Blob Path2D structuredClone`;
+  ResizeObserver Event FormData URL Blob Path2D structuredClone`;
 const NODE = "process console URL performance structuredClone";
 const MARKUP = ["innerHTML", "outerHTML", "insertAdjacentHTML", "srcdoc", "write", "writeln"];
 
@@ -29,5 +29,5 @@ export default [
     languageOptions: known(BROWSER),
     rules: { "no-restricted-properties": ["error", ...MARKUP.map((property) => ({ property }))] }, // text stays text
   },
-  { files: ["tests/page/*.js"], languageOptions: known(NODE) },
+  { files: ["tests/page/*.js", "tests/page/*.mjs"], languageOptions: known(NODE) },
 ];
