@@ -348,17 +348,18 @@ function drawTable() {
 
 /** The first screen of a site: one sentence, two numbers that change, two ways on. */
 function drawWelcome() {
-  $("welcome").hidden = !page.welcome;
+  $("welcome").hidden = $("site").hidden = !page.welcome;
   if (!page.welcome) return;
   const [one, other] = page.charts.map(({ run }) => run), facts = [];
   if (one) facts.push([percent(one.waiting), `of the time devices wait with ${one.name}`]);
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
   if (one) facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
   const safe = (href) => (/^(https?:|[^:]*$)/.test(href) ? href : "#");
-  const ways = page.welcome.ways.map(({ text, href }) => make("a", { href: safe(href) }, text));
+  const linksTo = (name) => page.welcome[name].map(({ text, href }) => make("a", { href: safe(href) }, text));
   $("title").textContent = page.welcome.sentence;
   const items = facts.map(([value, words]) => make("li", {}, make("b", {}, value), words));
-  $("welcome").replaceChildren(make("ul", {}, ...items), make("nav", { ariaLabel: "ways on" }, ...ways));
+  $("welcome").replaceChildren(make("ul", {}, ...items), make("nav", { ariaLabel: "ways on" }, ...linksTo("ways")));
+  $("site").replaceChildren(...linksTo("more"));
 }
 
 function showView(name) {
