@@ -40,14 +40,14 @@ NODE = """
 import { readFileSync } from "node:fs";
 import { lower, readEntry, simulate } from "./clock.js";
 import { criticalPath, givenTimeline, inOrder, number, why } from "./why.js";
-import { bytesHeld, heldAt, inFlight, messageBytes, peak, whyNoBytes } from "./memory.js";
+import { bytesHeld, heldAt, inFlight, messageBytes, whyNoBytes } from "./memory.js";
 
 function answer({ record, rows, asked }) {
   const { schedule, costs, links, message_bytes, sizes, times } = record;
   const program = lower({ ...schedule, rows: rows.map((row) => row.map(readEntry)) });
   const bytesOf = sizes ? messageBytes(sizes, program) : () => message_bytes ?? 0;
   const timeline = times ? givenTimeline(program, times) : simulate(program, costs, links, bytesOf);
-  const steps = inFlight(timeline), held = bytesHeld(timeline, sizes);
+  const steps = inFlight(timeline), held = sizes ? bytesHeld(timeline, sizes) : null;
   return {
     said: asked.map(([device, time]) => why(timeline, device, time)),
     path: criticalPath(timeline),
@@ -57,8 +57,8 @@ function answer({ record, rows, asked }) {
     ends: inOrder(timeline),
     steps,
     held,
-    peaks: steps.map(peak),
-    bytePeaks: held && held.map(peak),
+    peaks: steps.map(({ counts }) => Math.max(...counts)),
+    bytePeaks: held && held.map(({ total }) => Math.max(...total)),
     at: asked.map(([device, time]) => [steps[device].counts[heldAt(steps[device], time)],
       held && held[device].total[heldAt(held[device], time)]]),
     noBytes: sizes && whyNoBytes(program, sizes),
@@ -349,3 +349,10 @@ def test_a_device_that_never_gets_on_says_what_it_needs(node):
     ]
     for order, answer in zip(stuck, node(cases)["answers"], strict=True):
         assert answer["stuck"] == [wait.sentence for wait in waiting(order)]
+
+
+def test_a_model_of_more_bytes_than_doubles_count_is_refused():
+    many = gp.MetaArray((1 << 40, 1 << 10), "f8")
+    profile = gp.profile(gp.split([ReLU()], stages=1), (many, many), gp.mse)
+    with pytest.raises(ValueError, match="more bytes than a page can count exactly, 9,007,199,254,740,992"):
+        sizes_of(profile)
