@@ -10,7 +10,7 @@ import { criticalPath, number } from "./why.js";
 import { heldAt } from "./memory.js";
 import { fromFragment, toFragment } from "./share.js";
 import { layout, paintOver, paintRun, placeAt, readColours, swatch } from "./paint.js";
-import { INPUTS, litAt, percent, countTo, runOf } from "./runs.js";
+import { INPUTS, countTo, litAt, percent, runOf } from "./runs.js";
 import { readLoaded } from "./loaded.js";
 import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
@@ -416,13 +416,24 @@ function state() {
   };
 }
 
+/** Show what the address says after its #: a state, or #board=NAME for an empty board, of one's own if it is "own". */
 function fromLink() {
-  if (location.hash.length < 2) return;
+  const text = location.hash.slice(1), [, named] = /^board=([\w-]+)$/.exec(text) ?? [];
   try {
-    load(fromFragment(location.hash.slice(1)));
+    if (named) openBoard(named === "own" ? "free" : named);
+    else if (text) load(fromFragment(text));
   } catch (error) {
     $("say").textContent = `this link shows nothing: ${error.message}`;
   }
+}
+
+function openBoard(name) {
+  const choose = $("board").querySelector("select");
+  const known = [...choose.options].some(({ value }) => value === name);
+  if (!known) throw new Error(`there is no puzzle "${name.slice(0, 40)}"`);
+  choose.value = name;
+  choose.dispatchEvent(new Event("change"));
+  showView("board");
 }
 
 async function copyLink() {

@@ -78,7 +78,7 @@ function sized(canvas, wide, high) {
 
 /** Where lanes are, and the pixels of a unit of time: the same for all panels of a page that ends at `until`. */
 export function layout(panel, run, { until, most, widest }) {
-  const wide = panel.box.clientWidth, narrow = wide < 560, { devices, size, entries } = run.program;
+  const wide = Math.max(240, panel.box.clientWidth), narrow = wide < 560, { devices, size, entries } = run.program;
   const paired = entries.some((entry) => entry.length > 3), together = run.timeline.collectives.length ? 10 : 0;
   const lane = Math.max(8, Math.min(26, Math.floor(460 / devices) - 7)) * (paired ? 1.4 : 1);
   const strip = Math.max(4, Math.round(lane * (run.bytes ? 1.2 : 0.42)));
