@@ -44,7 +44,8 @@ function runSoon() {
 function runNow() {
   waiting.run = 0;
   const waited = page.lit?.entry < 0;
-  for (const chart of page.charts) {
+  for (const [n, chart] of page.charts.entries()) {
+    if (!chart.panel) addPanel(chart, n);
     if (chart.run?.record === chart.record) continue;
     try {
       chart.run = runOf(chart.record, chart.run);
@@ -385,7 +386,6 @@ function load(json) {
   Object.assign(page, { charts, at, ask, kept: false, hover: null, lit: null, stage: null });
   page.size = { devices, microbatches, stages_per_device };
   $("panels").replaceChildren();
-  charts.forEach(addPanel);
   runNow();
 }
 

@@ -219,10 +219,11 @@ function paintMessage(p, g, i) {
   arrow(g, [acrossTo(p, leaves), from], [acrossTo(p, arrived?.[i] ?? made), to], 1);
 }
 
-/** Round times, at most one every 50 pixels; the makespan stands in bold, and a time too near to it gives way. */
+/** Round times, at most one every 50 pixels and unit; the makespan in bold, where times too near to it give way. */
 function paintAxis(p, g) {
   const { makespan } = p.run.timeline, y = p.high - AXIS + 3, end = acrossTo(p, makespan), words = number(makespan);
-  const room = Math.max(1, Math.floor((makespan * p.scale) / 50));
+  const whole = makespan < 5 ? Infinity : Math.floor(makespan);
+  const room = Math.max(1, Math.min(whole, Math.floor((makespan * p.scale) / 50)));
   const power = 10 ** Math.floor(Math.log10(makespan / room || 1));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => makespan / each <= room);
   [g.fillStyle, g.textAlign] = [PEN.faint, "center"];
