@@ -4,7 +4,7 @@
 import { TABLES } from "./tables.js";
 import { F, KINDS, durationsOf, lower, readEntry, simulate, writeEntry } from "./clock.js";
 import { number, why } from "./why.js";
-import { percent, rangeOf } from "./runs.js";
+import { percent, countTo } from "./runs.js";
 
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const withMost = (items, value) => items.filter((each) => value(each) === Math.max(...items.map(value)));
@@ -14,7 +14,7 @@ const HELD_MORE = [...KINDS].map((kind) => sumOf(Object.values(TABLES.holds[kind
 /** All that a puzzle has to place, and what is placed. Actions are numbers: their places in `work`, in no order. */
 export class Board {
   constructor(puzzle) {
-    const { placement, microbatches, kinds, title } = puzzle, every = rangeOf(microbatches);
+    const { placement, microbatches, kinds, title } = puzzle, every = countTo(microbatches);
     const ofStage = (s) => [...kinds].flatMap((kind) => every.map((m) => [s, KINDS.indexOf(kind), m]));
     const rows = placement.map((stages) => stages.flatMap(ofStage));
     this.puzzle = puzzle;
@@ -105,7 +105,7 @@ export class Board {
   /** Of each stage and kind that a device has left, the actions, lowest microbatch first. */
   left(device) {
     const { first, stage, kind } = this.work, sorts = {};
-    const ids = rangeOf(first[device + 1]).filter((id) => id >= first[device] && !this.placed[id]);
+    const ids = countTo(first[device + 1]).filter((id) => id >= first[device] && !this.placed[id]);
     for (const id of ids) (sorts[`${stage[id]} ${kind[id]}`] ??= []).push(id);
     return Object.values(sorts);
   }
@@ -186,9 +186,9 @@ export class Board {
   /** Put all later microbatches where the last complete one is, each so much later that all ends soonest; how many. */
   stamp() {
     const { size, microbatch, home, stage, kind, find, microbatches } = this.work, { times, sequence } = this;
-    const all = rangeOf(size), isMissing = (id) => !this.placed[id];
+    const all = countTo(size), isMissing = (id) => !this.placed[id];
     const of = (m) => all.filter((id) => microbatch[id] === m);
-    const model = rangeOf(microbatches).findLast((m) => !of(m).some(isMissing)), lacks = of(0).filter(isMissing);
+    const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing)), lacks = of(0).filter(isMissing);
     if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(lacks)}`);
     const like = (id) => times.get(find(kind[id], stage[id], model));
     const wanted = [...sequence, ...all.filter((id) => microbatch[id] > model && isMissing(id))];
@@ -250,7 +250,7 @@ export class Board {
   get score() {
     const { puzzle, rows, peaks, takes, goal, timeline: { makespan } } = this, devices = rows.length;
     const limits = puzzle.room ?? puzzle.placement.map((stages) => stages.length * puzzle.microbatches);
-    const [device] = withMost(rangeOf(devices), (k) => peaks[k] / limits[k]);
+    const [device] = withMost(countTo(devices), (k) => peaks[k] / limits[k]);
     const busy = sumOf(this.sequence.map((id) => takes[id]));
     const bubble = (work, until) => (until ? (devices * until - work) / (devices * until) : 0);
     const all = { bubble: bubble(busy, makespan), atGoal: bubble(sumOf([...takes]), goal) };
@@ -298,12 +298,12 @@ export function freePuzzle({ devices, microbatches, stages, kinds, room, costs }
   const needs = (right, says) => {
     if (!right) throw new Error(`a board needs ${says}`);
   };
-  needs(rangeOf(8).includes(K - 1), "1 to 8 devices");
-  needs(rangeOf(16).includes(M - 1), "1 to 16 microbatches");
+  needs(countTo(8).includes(K - 1), "1 to 8 devices");
+  needs(countTo(16).includes(M - 1), "1 to 16 microbatches");
   needs(["1", "2", "V"].includes(stages) && ["FB", "FIW"].includes(kinds), "stages 1, 2 or V, and kinds FB or FIW");
   needs(times.length === 4 && times.every((each) => each >= 0) && times[0] > 0, "four times, such as 1 1 1 0");
   const second = (k) => (stages === "V" ? 2 * K - 1 - k : K + k);
-  const placement = rangeOf(K).map((k) => (stages === "1" ? [k] : [k, second(k)]));
+  const placement = countTo(K).map((k) => (stages === "1" ? [k] : [k, second(k)]));
   const each = limits.length === 1 ? placement.map(() => limits[0]) : limits;
   needs([0, K].includes(each.length) && each.every(Number.isInteger), `room as one whole number, or ${K}, or none`);
   each.forEach((limit, k) => needs(limit >= placement[k].length, `room for ${placement[k].length} on device ${k}`));
