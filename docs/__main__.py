@@ -31,7 +31,6 @@ def gather() -> None:
 
 def placed(text: str) -> str:
     """A page whose links lead to where pictures and lessons are on the site."""
-    text = text.replace("../figures/view.html", "index.html")
     return text.replace("../figures/", "figures/").replace("../notebooks/", "lessons/")
 
 

@@ -9,15 +9,15 @@ DEVICES, MICROBATCHES = 4, 6  #: not eight, which a lesson asks about
 WELCOME = {
     "sentence": "Four devices, and a third of their time nobody works. Move M.",
     "ways": [
-        {"words": "Lesson 01: why split a model?", "to": "lessons/01_why_split.html"},
-        {"words": "Draw your own", "to": "#board"},
+        {"text": "Lesson 01: why split a model?", "href": "lessons/01_why_split.html"},
+        {"text": "Draw your own", "href": "#board=own"},
     ],
-    "site": [
-        {"words": "gpipe_sim", "to": "contents.html"},
-        {"words": "Lessons", "to": "lessons/index.html"},
-        {"words": "How to", "to": "howto/index.html"},
-        {"words": "Gallery", "to": "gallery/index.html"},
-        {"words": "API", "to": "api/index.html"},
+    "more": [
+        {"text": "Contents", "href": "contents.html"},
+        {"text": "Lessons", "href": "lessons/index.html"},
+        {"text": "How to", "href": "howto/index.html"},
+        {"text": "Gallery", "href": "gallery/index.html"},
+        {"text": "API", "href": "api/index.html"},
     ],
 }
 

@@ -1,6 +1,7 @@
 """The lessons as pages: what their notebooks store, never run here."""
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -19,6 +20,7 @@ INDEX = """\
 <a href="../{ALL}" download>all with their pictures</a>, unpack them, and open `notebooks`.
 ```"""
 ALL = "lessons.zip"
+TO_PLAY = re.compile(r"\[([^]]*)\]\(\.\./figures/view\.html(#[^)]*)?\)")  #: which is the site's first page
 
 
 def write(notebooks: Path, folder: Path) -> None:
@@ -57,7 +59,7 @@ def page(notebook: dict, name: str) -> dict:
     first, *rest = (cell for cell in notebook["cells"] if cell["id"] != "colab")
     without = WITHOUT if any("../figures/" in "".join(cell["source"]) for cell in rest) else ""
     for cell in notebook["cells"]:
-        cell["source"] = "".join(cell["source"]).replace("../figures/view.html", "../index.html")
+        cell["source"] = TO_PLAY.sub(r'<a href="../index.html\2">\1</a>', "".join(cell["source"]))
     words = HERE.format(ALL=ALL, name=name, without=without)
     here = {"cell_type": "markdown", "id": "here", "metadata": {}, "source": words}
     return {**notebook, "cells": [first, here, *rest]}

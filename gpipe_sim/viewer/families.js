@@ -132,7 +132,8 @@ const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
       : hasRun(F, stage, m, clock) && (stage === last || hasRun(I, stage + 1, m, clock));
   for (let clock = 0; lanes.some(({ coming, due }) => coming.length || due.length); clock++) {
     for (const lane of lanes) {
-      let { coming, room } = lane, i = coming.length - 1;
+      const { coming } = lane;
+      let { room } = lane, i = coming.length - 1;
       while (i >= 0 && (coming[i][1] !== F || --room >= 0) && !ready(coming[i], clock)) i--;
       const action = i >= 0 && room >= 0 ? coming.splice(i, 1)[0] : lane.due.shift();
       if (!action) continue;

@@ -55,8 +55,13 @@ def page(path: Path) -> Page:
     return Page(path)
 
 
+FIRST = SITE / "index.html"  #: the page of gp.view, which Sphinx did not make
+
+
 def paths() -> list[Path]:
-    return sorted(path for path in SITE.rglob("*.html") if "_static" not in path.parts)
+    """Those that Sphinx made."""
+    every = (path for path in SITE.rglob("*.html") if "_static" not in path.parts)
+    return sorted(path for path in every if path != FIRST)
 
 
 def named(name: str) -> Page:

@@ -10,7 +10,7 @@ for (const name of readdirSync(built).filter((each) => each.endsWith(".js"))) {
     try {
       await import(new URL(name, built));
     } catch (error) {
-      assert.equal(error.name, "ReferenceError", error.message); // there is no document here; all names are linked before
+      assert.equal(error.name, "ReferenceError", error.message); // a document is not here; imports are linked before
     }
   });
 }
