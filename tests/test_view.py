@@ -109,7 +109,7 @@ def test_what_no_page_can_show_is_refused_and_no_file_is_written(given, error, s
 
 
 def test_squeezing_leaves_texts_and_patterns_whole():
-    text = 'const a = "x  // y", b = `p ${q + `r  s`}  t`; // gone\n\n  if (a / b  > 2) c = a.split(/\\/ +"/g);'
+    text = 'const a = "x  // y", b = `p ${q + `r  s`}  t`; // gone\n\n if (a / b > 2) c = a.split(/\\/ +"/g);'
     assert squeeze(text) == 'const a="x  // y",b=`p ${q + `r  s`}  t`;\nif(a/b>2)c=a.split(/\\/ +"/g);'
 
 
