@@ -192,7 +192,7 @@ function ask(place, kept, at = place?.[2] ?? page.at) {
 }
 
 function point(n, found) {
-  const { hover, lit } = page, there = hover && lit.chart === n && lit.device === found?.device;
+  const { hover, lit } = page, there = hover && lit?.chart === n && lit.device === found?.device;
   if ((!found && !hover) || (there && lit.from <= found.time && found.time < lit.to)) return;
   page.hover = found && [n, found.device, found.time];
   light();
@@ -209,7 +209,7 @@ function addPanel(chart, n) {
   $("panels").append(make("section", { className: "chart" }, make("div", { className: "caption" }, title, facts), box));
   let drag = null; // where the button went down, until it moves: then null again, and `scrubs`
   let scrubs = false;
-  const place = (event) => placeAt(chart.panel, event.offsetX, event.offsetY);
+  const place = (event) => chart.run && placeAt(chart.panel, event.offsetX, event.offsetY);
   box.onpointerdown = (event) => {
     [drag, scrubs] = [event.clientX, false];
   };
