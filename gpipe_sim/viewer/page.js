@@ -487,8 +487,8 @@ function open() {
 }
 
 function fromBoard(json) {
+  showView("charts"); // what is hidden has no width to draw in
   load(json);
-  showView("charts");
 }
 
 open();
