@@ -9,6 +9,10 @@ PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
 RUN := .venv/bin/python -m
 INSTALL = $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+# The arrays of tests and lessons are small: a second thread spins more than it computes.
+export OPENBLAS_NUM_THREADS ?= 1
+# A run of the tests starts dozens of Pythons: what one has compiled serves them all.
+unexport PYTHONDONTWRITEBYTECODE
 NBVAL := pytest -q --nbval --nbval-current-env --nbval-cell-timeout 120
 # What torch's own tests and lessons are; every other one does without it. TORCH is the release they install.
 TORCH ?= 2.13.0

@@ -277,7 +277,7 @@ def chart_of(svg: str) -> Chart:
 def height(each: Element) -> float:
     """Where an element begins, in pixels from the top."""
     if each.tag == "path":
-        return points(each.holds["d"])[0][0][1]
+        return float(re.match(r"M\S+ ([\d.-]+)", each.holds["d"])[1])
     return float(each.holds["y"])
 
 

@@ -219,11 +219,33 @@ USES = {
     "balance_by_word": "split(mlp([3, 3, 3]), stages=2, balance='parameters')",
     "stopwatch": "Costs.measured(two, batch, runs=1, warmup=0)",
 }
-#: It prints what a torn copy imports and says: {"imports": ..., "uses": ..., "names": ...}, each by name.
+#: It prints what each torn copy imports and says, by name: [{"imports": ..., "uses": ..., "names": ...}].
+#: One process for all, which loads NumPy and matplotlib once; of the package it forgets all before each copy.
 PROBE = """
 import json, sys
 from importlib import import_module
 import numpy as np
+
+def said(what, *arguments):
+    try:
+        what(*arguments)
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+def found_in(copy, modules, uses, names):
+    for name in [name for name in sys.modules if name.split(".")[0] == "gpipe_sim"]:
+        del sys.modules[name]
+    sys.path[0] = copy
+    there = {"np": np}
+    exec(FROM_THE_CORE, there)
+    assert there["gp"].__file__.startswith(copy), there["gp"].__file__
+    return {
+        "imports": {name: said(import_module, f"gpipe_sim.{name}") for name in modules},
+        "uses": {hook: said(eval, use, there) for hook, use in uses.items()},
+        "names": {name: said(getattr, there["gp"], name) for name in names},
+    }
+
+FROM_THE_CORE = '''
 import gpipe_sim as gp
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.explicit import Explicit
@@ -237,21 +259,11 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
 
-def said(what, *arguments):
-    try:
-        what(*arguments)
-    except Exception as error:
-        return [type(error).__name__, str(error)]
-
-asked = json.load(sys.stdin)
 two, batch = split(mlp([3, 3, 3]), stages=2), (np.ones((2, 3)), np.ones((2, 3)))
 updated = Explicit(["0F0 0F1 0B1 0B0 0U1", "1F0 1F1 1B1 1B0 1U1"])
 both_ways = Explicit(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], placement=[[0, 1], [1, 0]])
-json.dump({
-    "imports": {name: said(import_module, f"gpipe_sim.{name}") for name in asked["modules"]},
-    "uses": {hook: said(eval, use, globals()) for hook, use in asked["uses"].items()},
-    "names": {name: said(getattr, gp, name) for name in asked["names"]},
-}, sys.stdout)
+'''
+json.dump([found_in(**asked) for asked in json.load(sys.stdin)], sys.stdout)
 """
 
 
@@ -287,17 +299,26 @@ def test_every_hook_of_the_core_has_a_home_and_every_home_a_hook():
     )
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_without_a_chapter_the_rest_imports_and_says_what_is_missing(chapter, tmp_path):
-    torn = torn_with(chapter)
-    assert not torn & {"core", "errors", "dataset"}
-    copy = copy_without(torn, tmp_path)
-    left = [name for name in MODULES if room(name) not in {*torn, "torch_backend"}]  # which needs torch
+@pytest.fixture(scope="module")
+def said_without(tmp_path_factory) -> dict[str, dict]:
+    """chapter -> what a copy without it, and without all that builds on it, imports and says."""
+    place = tmp_path_factory.mktemp("torn")
     names = [name for name in (*gpipe_sim.__all__, "torch_backend") if home(name)]
-    asked = json.dumps({"modules": left, "uses": USES, "names": names})
-    ran = run_in(copy, "-c", PROBE, told=asked)
+    asked = []
+    for chapter in CHAPTERS:
+        torn = torn_with(chapter)
+        left = [name for name in MODULES if room(name) not in {*torn, "torch_backend"}]  # which needs torch
+        copy = str(copy_without(torn, place / chapter))
+        asked.append({"copy": copy, "modules": left, "uses": USES, "names": names})
+    ran = run_in(place / CHAPTERS[0], "-c", PROBE, told=json.dumps(asked))
     assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)
+    return dict(zip(CHAPTERS, json.loads(ran.stdout), strict=True))
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_without_a_chapter_the_rest_imports_and_says_what_is_missing(chapter, said_without):
+    torn, found = torn_with(chapter), said_without[chapter]
+    assert not torn & {"core", "errors", "dataset"}
     assert {name: error for name, error in found["imports"].items() if error} == {}
     for hook, error in found["uses"].items():
         missing = room(gpipe_sim.HOOKS[hook]) in torn

@@ -5,6 +5,8 @@ from itertools import groupby
 from math import hypot
 from typing import NamedTuple
 
+import numpy as np
+
 from gpipe_sim.drawing.document import FONT, GROWS, LARGE, css_class, px
 from gpipe_sim.drawing.marks import Labels, Lines, Mark, Outline, Scale, Shape, Style
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER
@@ -129,8 +131,10 @@ def outline_all(outlines: Iterable[Outline], at: Place) -> str:
 def _points(corners: Outline, at: Place) -> list[tuple[int, int]]:
     """The corners in tenths of pixels, without those that are none once they are rounded."""
     left, top, unit, row = 10 * at.left, 10 * at.top, 10 * at.unit, 10 * at.row
-    points = [(round(left + x * unit), round(top + y * row)) for x, y in corners]
-    return _turns(points) if len(points) > 4 else points
+    if len(corners) == 4:  # a box, of which there are many; NumPy is faster from some ten corners on
+        return [(round(left + x * unit), round(top + y * row)) for x, y in corners]
+    tenths = np.rint(np.asarray(corners, float) * (unit, row) + (left, top)).astype(int)
+    return _turns([(x, y) for x, y in tenths.tolist()])
 
 
 def _turns(points: list[tuple[int, int]]) -> list[tuple[int, int]]:

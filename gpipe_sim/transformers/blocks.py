@@ -5,6 +5,7 @@ first layer in the second.
 """
 
 from copy import copy
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,10 @@ class Chain(Layer):
         return other
 
     def _sum(self, method: str, x: Boundary) -> int:
-        total = 0
-        for layer in self.layers:
+        total = getattr(self.layers[0], method)(first(x))
+        for before, layer in pairwise(self.layers):
+            x, _ = apply_layer(before, before.outline, x, Context())
             total += getattr(layer, method)(first(x))
-            x, _ = apply_layer(layer, layer.outline, x, Context())
         return total
 
     def _down(self, method: str, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, Any]:

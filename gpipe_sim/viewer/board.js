@@ -4,7 +4,7 @@
 import { TABLES } from "./tables.js";
 import { F, KINDS, durationsOf, lower, readEntry, simulate, writeEntry } from "./clock.js";
 import { number, why } from "./why.js";
-import { countTo, percent } from "./runs.js";
+import { percent, countTo } from "./runs.js";
 
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const withMost = (items, value) => items.filter((each) => value(each) === Math.max(...items.map(value)));
@@ -191,10 +191,10 @@ export class Board {
     const model = countTo(microbatches).findLast((m) => !of(m).some(isMissing)), lacks = of(0).filter(isMissing);
     if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${this.texts(lacks)}`);
     const like = (id) => times.get(find(kind[id], stage[id], model));
-    const wanted = all.filter((id) => times.has(id) || microbatch[id] > model);
+    const wanted = [...sequence, ...all.filter((id) => microbatch[id] > model && isMissing(id))];
     const repeated = (by) => {
       const due = (id) => times.get(id)?.start ?? like(id).start + (microbatch[id] - model) * by;
-      const inTurn = wanted.sort((a, b) => due(a) - due(b) || a - b);
+      const inTurn = wanted.toSorted((a, b) => due(a) - due(b)); // at one time, what is placed comes first
       this.restart([]);
       this.fill(this.rows.map((_, k) => inTurn.filter((id) => home[id] === k)));
       return { placed: this.sequence, ends: this.timeline.makespan, keeps: sequence.every((id) => this.placed[id]) };

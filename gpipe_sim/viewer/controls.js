@@ -51,15 +51,21 @@ export function controlsOf(page, changed) {
 
   const families = Object.entries(FAMILIES).map(([family, { name }]) => [family, name]);
   const family = (n, label) => ({
-    id: `family${n}`, label, enabled: () => n < page.charts.length,
+    id: `family${n}`, label, enabled: () => n <= page.charts.length,
     choices: () => {
-      const given = page.charts[n]?.given;
-      return given ? [["", `${given.schedule.name} (given)`], ...families] : families;
+      const chart = page.charts[n], given = chart ? chart.given && `${chart.given.schedule.name} (given)` : "none";
+      return given ? [["", given], ...families] : families;
     },
-    now: () => (page.charts[n]?.record.schedule.rows ? "" : page.charts[n]?.record.schedule.family),
-    set: (chosen) => change([page.charts[n]], ({ costs: own, schedule }) => (chosen === "" ? page.charts[n].given : {
-      times: null, costs: own ?? costs(), schedule: ofFamily(chosen, schedule.rows ? {} : schedule),
-    })),
+    now: () => {
+      const schedule = page.charts[n]?.record.schedule;
+      return !schedule || schedule.rows ? "" : schedule.family;
+    },
+    set: (chosen) => {
+      page.charts[n] ??= { record: { ...page.charts[0].record, schedule: {} }, given: null };
+      change([page.charts[n]], ({ costs: own, schedule }) => (chosen === "" ? page.charts[n].given : {
+        times: null, costs: own ?? costs(), schedule: ofFamily(chosen, schedule.rows ? {} : schedule),
+      }));
+    },
   });
   const size = (id, label, name, to, enabled) => ({
     id, label, more: id === "V", range: [1, to, 1], enabled, now: () => page.size[name],

@@ -91,7 +91,8 @@ function checked(charts) {
   must(charts.length === 1 || charts.length === 2, `a page shows one chart or two (got ${charts.length})`);
   return charts.map((record) => {
     const { schedule, times } = record, family = schedule?.family;
-    must(schedule?.rows || Object.hasOwn(FAMILIES, family), `there is no family ${String(family).slice(0, 40)}`);
+    must(schedule?.rows || typeof family === "string", "a chart needs a schedule: rows, or a family");
+    must(schedule.rows || Object.hasOwn(FAMILIES, family), `there is no family ${String(family).slice(0, 40)}`);
     const { placement } = schedule.rows ? checkRows(schedule) : orderFrom(schedule);
     const costs = { ...UNIT, ...record.costs };
     const [devices, stages] = [placement.length, 1 + Math.max(...placement.flat())];

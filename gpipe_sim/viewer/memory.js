@@ -4,7 +4,7 @@
 // counts in the first category that does, in the order of TABLES.categories; a message to another device is a copy.
 
 import { TABLES } from "./tables.js";
-import { B, F, I, KINDS, R, U, W } from "./clock.js";
+import { B, F, KINDS, R, U, W } from "./clock.js";
 import { inOrder, oncePer } from "./why.js";
 
 /** Steps {times, counts} of each device: forwards that have run and whose B or W has not. */
@@ -26,148 +26,162 @@ export function inFlight({ program, start, end }) {
 
 /** The place among a device's steps of the one that holds at a time. */
 export function heldAt({ times }, time) {
-  let [low, high] = [0, times.length];
+  let low = 0, high = times.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    [low, high] = times[middle] <= time ? [middle + 1, high] : [low, middle];
+    if (times[middle] <= time) low = middle + 1;
+    else high = middle;
   }
   return Math.max(0, low - 1);
 }
 
-/** The most of a device's steps: microbatches in flight, or bytes of all categories. */
-export const peak = ({ counts, total }) => (counts ?? total).reduce((a, b) => Math.max(a, b), 0);
-
 /** Why the page cannot count bytes for this program; empty if it can. */
 export function whyNoBytes(program, sizes) {
-  const { stages, microbatches } = program, [there, samples] = [sizes.stages.length, sizes.samples];
-  if (stages !== there) return `the schedule has ${stages} stages, but the model is cut into ${there}`;
-  if (samples < microbatches) return `${samples} samples cannot be cut into ${microbatches} microbatches`;
-  if (!updatesOnTheWay(program)) return "";
-  return "weights change on the way, and this page does not count the older ones that devices keep; predict_memory does";
+  const { stages, microbatches } = program, cut = sizes.stages.length;
+  if (stages !== cut) return `the schedule has ${stages} stages, but the model is cut into ${cut}`;
+  if (sizes.samples < microbatches) return `${sizes.samples} samples cannot be cut into ${microbatches} microbatches`;
+  const older = "weights change on the way, and this page does not count the older ones that devices keep";
+  return updatesOnTheWay(program) ? `${older}; predict_memory does` : "";
 }
 
-function updatesOnTheWay({ kind, stage, home, entry }) {
-  const updated = new Set();
-  return kind.some((k, part) => {
-    const copy = `${home[entry[part]]} ${stage[part]}`;
-    if (k === U) updated.add(copy);
-    return (k === B || k === W) && updated.has(copy);
-  });
+function updatesOnTheWay({ kind, stage, home, entry, stages }) {
+  const updated = new Set(), copy = (part) => home[entry[part]] * stages + stage[part];
+  return kind.some((k, part) => (k === U ? !updated.add(copy(part)) : (k === B || k === W) && updated.has(copy(part))));
 }
 
-/** The samples of each microbatch, as the library cuts a batch; `sizes` must fit. */
+/** The samples of each microbatch, as the library cuts a batch. */
 function samplesOf(program, { samples }) {
-  const count = program.microbatches, onTheWay = updatesOnTheWay(program);
-  const until = (m) => (onTheWay ? Math.floor((samples * m) / count) : m * Math.floor(samples / count) + Math.min(m, samples % count));
+  const count = program.microbatches, least = Math.floor(samples / count), larger = samples % count;
+  const alternating = updatesOnTheWay(program);
+  const until = (m) => (alternating ? Math.floor((samples * m) / count) : m * least + Math.min(m, larger));
   return Array.from({ length: count }, (_, m) => until(m + 1) - until(m));
 }
 
-const bytesOf = ([fixed, perSample], samples) => fixed + perSample * samples;
+const bytesFor = ([fixed, perSample], samples) => fixed + perSample * samples;
 
 /** The bytes of a message of this program: a function for `simulate`. */
 export function messageBytes(sizes, program) {
   const samples = samplesOf(program, sizes);
   return ({ part }) => {
-    const of = sizes.stages[program.stage[part]], arrays = program.kind[part] === F ? of.output : of["input gradient"];
-    return arrays.reduce((sum, number) => sum + bytesOf(sizes.arrays[number], samples[program.microbatch[part]]), 0);
+    const of = sizes.stages[program.stage[part]], numbers = program.kind[part] === F ? of.output : of["input gradient"];
+    return numbers.reduce((sum, i) => sum + bytesFor(sizes.arrays[i], samples[program.microbatch[part]]), 0);
   };
 }
 
-/** What one device holds, by key, with the bytes of each category now and at every sample. */
+function firstHeld(holders) {
+  let first = 0;
+  while (first < holders.length && !holders[first]) first++;
+  return first;
+}
+
+/** What one device holds: bytes by category, now and where actions ended. An array is {bytes, holders by category}. */
 class Meter {
   held = new Map();
   now = TABLES.categories.map(() => 0);
-  samples = [];
+  times = [];
+  columns = TABLES.categories.map(() => []);
 
-  /** An array is {bytes, holders}: how many hold it in each category. */
-  count({ bytes, holders }, place, by) {
-    if (holders.some(Boolean)) this.now[holders.findIndex(Boolean)] -= bytes;
-    holders[place] += by;
-    if (holders.some(Boolean)) this.now[holders.findIndex(Boolean)] += bytes;
-  }
-
+  /** By key, arrays and the category of each. */
   keep(key, arrays, places) {
     this.held.set(key, [arrays, places]);
-    arrays.forEach((array, i) => arrays.indexOf(array) === i && this.count(array, places[i], 1));
+    this.count(arrays, places, 1);
   }
 
   take(key) {
     const [arrays, places] = this.held.get(key) ?? [[], []];
     this.held.delete(key);
-    arrays.forEach((array, i) => arrays.indexOf(array) === i && this.count(array, places[i], -1));
+    this.count(arrays, places, -1);
     return arrays;
+  }
+
+  count(arrays, places, by) {
+    for (let i = 0; i < arrays.length; i++) {
+      const { bytes, holders } = arrays[i], before = firstHeld(holders);
+      holders[places[i]] += by;
+      if (before < holders.length) this.now[before] -= bytes;
+      if (firstHeld(holders) < holders.length) this.now[firstHeld(holders)] += bytes;
+    }
   }
 
   /** The last sample of each moment counts; an action that takes no time has its own. */
   sample(time, instant) {
-    if (!instant && this.samples.at(-1)?.[0] === time) this.samples.pop();
-    this.samples.push([time, ...this.now]);
+    const again = !instant && this.times.at(-1) === time, i = this.times.length - (again ? 1 : 0);
+    this.times[i] = time;
+    for (let place = 0; place < this.now.length; place++) this.columns[place][i] = this.now[place];
   }
 
-  steps() {
-    const column = (i) => this.samples.map((sample) => sample[i]);
-    const bytes = Object.fromEntries(TABLES.categories.map((name, i) => [name, column(i + 1)]));
-    return { times: column(0), bytes, total: this.samples.map(([, ...held]) => held.reduce((a, b) => a + b, 0)) };
+  get steps() {
+    const bytes = Object.fromEntries(TABLES.categories.map((name, place) => [name, this.columns[place]]));
+    const total = this.times.map((_, i) => this.columns.reduce((sum, column) => sum + column[i], 0));
+    return { times: this.times, bytes, total };
   }
 }
 
 /** Steps {times, bytes: {category: [...]}, total} of each device, where actions end; null if `whyNoBytes` says why. */
 export function bytesHeld(timeline, sizes) {
-  if (!sizes || whyNoBytes(timeline.program, sizes)) return null;
+  if (whyNoBytes(timeline.program, sizes)) return null;
   const known = oncePer(timeline, bytesBySizes);
   if (!known.has(sizes)) known.set(sizes, metered(timeline, sizes));
   return known.get(sizes);
 }
 
 const bytesBySizes = () => new Map();
+const placeOf = (category) => TABLES.categories.indexOf(category);
+const freshArray = (bytes) => ({ bytes, holders: TABLES.categories.map(() => 0) });
 
+/** What a kind of action does at a stage: frees and makes, as [category, arrays, where each counts], and sends. */
+function planOf(of, kind) {
+  const inputs = of.keeps["boundary inputs"], way = { F: 1, recomputed: 1, B: -1, I: -1 }[kind] ?? 0;
+  const changes = Object.entries(TABLES.holds[kind]).map(([name, by]) => {
+    const places = of.keeps[name].map((i) => placeOf(inputs.includes(i) ? "boundary inputs" : name));
+    return { by, change: [placeOf(name), of.keeps[name], places] };
+  });
+  const [frees, makes] = [-1, 1].map((sign) => changes.filter(({ by }) => by === sign).map(({ change }) => change));
+  const [comes, goes] = way > 0 ? [inputs, of.output] : [of["output gradient"], of["input gradient"]];
+  return { frees, makes, way, comes, goes, inputs, sent: goes.map(() => placeOf("messages")) };
+}
+
+/** All actions as they end: each frees, receives, sends and keeps what its plan says; then its device is metered. */
 function metered(timeline, sizes) {
-  const { placement, microbatches, home, parts, stage, kind, microbatch, entry, find } = timeline.program;
-  const samples = samplesOf(timeline.program, sizes), made = new Map(), haveGradients = new Set();
-  const [parameters, , gradients, state, cameIn, , , messages] = TABLES.categories;
-  const place = (category) => TABLES.categories.indexOf(category);
-  const fresh = (bytes) => ({ bytes, holders: TABLES.categories.map(() => 0) });
-  const meters = placement.map((held) => {
-    const meter = new Meter();
-    for (const category of [parameters, state]) {
-      meter.now[place(category)] = held.reduce((sum, s) => sum + sizes.stages[s][category], 0);
-    }
+  const { program, start, end } = timeline;
+  const { microbatches, home, parts, stage, kind, microbatch, entry, find } = program;
+  const samples = samplesOf(program, sizes), made = [], pairs = sizes.stages.length * microbatches;
+  const plans = sizes.stages.map((of) => [...KINDS, "recomputed"].map((name) => planOf(of, name)));
+  const meters = program.placement.map((held) => {
+    const meter = Object.assign(new Meter(), { haveGradients: new Set() });
+    for (const name of ["parameters", "optimizer state"])
+      meter.now[placeOf(name)] = held.reduce((sum, s) => sum + sizes.stages[s][name], 0);
     meter.sample(0);
     return meter;
   });
-  const run = (part, device, time) => {
-    const [s, k, m] = [stage[part], kind[part], microbatch[part]], of = sizes.stages[s], meter = meters[device];
-    const key = s * microbatches + m, again = find(R, s, m) >= 0;
-    if (k === F) made.set(key, new Map());
-    const arrays = made.get(key); // of this stage and microbatch, by number
-    const array = (number) => {
-      if (!arrays.has(number)) arrays.set(number, fresh(bytesOf(sizes.arrays[number], samples[m])));
-      return arrays.get(number);
+  function run(part, meter, time) {
+    const [s, k, m] = [stage[part], kind[part], microbatch[part]], key = s * microbatches + m;
+    const again = k === F && find(R, s, m) >= 0, plan = plans[s][again ? KINDS.length : k];
+    if (k === F) made[key] = new Map(); // the arrays of this stage and microbatch, by number
+    const arrays = made[key];
+    const array = (i) => {
+      if (!arrays.has(i)) arrays.set(i, freshArray(bytesFor(sizes.arrays[i], samples[m])));
+      return arrays.get(i);
     };
-    const changes = Object.entries(TABLES.holds[again && k === F ? "recomputed" : KINDS[k]]);
-    for (const [category, by] of changes) if (by < 0) meter.take(`${category} ${key}`);
-    const way = { [F]: 1, [B]: -1, [I]: -1 }[k] ?? 0, to = find(F, s + way, m);
-    const [comes, goes] = way > 0 ? [of.keeps[cameIn], of.output] : [of["output gradient"], of["input gradient"]];
-    if (way) meter.take(`${way} ${key}`).forEach((each, i) => arrays.has(comes[i]) || arrays.set(comes[i], each));
-    if (way && to >= 0) {
-      const peer = meters[home[entry[to]]], sent = goes.map(array);
-      const message = peer === meter ? sent : sent.map(({ bytes }) => fresh(bytes));
-      peer.keep(`${way} ${(s + way) * microbatches + m}`, message, message.map(() => place(messages)));
-      if (peer !== meter) peer.sample(time);
+    for (const [place] of plan.frees) meter.take(place * pairs + key);
+    if (plan.way) {
+      const { way, comes, goes, sent } = plan, to = find(F, s + way, m), peer = meters[home[entry[to]]];
+      meter.take(-way * (key + 1)).forEach((each, i) => arrays.has(comes[i]) || arrays.set(comes[i], each));
+      const copied = (i) => (peer === meter ? array(i) : freshArray(array(i).bytes));
+      peer?.keep(-way * (key + way * microbatches + 1), goes.map(copied), sent);
+      if (peer !== meter) peer?.sample(time);
     }
-    if ((k === B || k === W) && !haveGradients.has(`${device} ${s}`)) {
-      haveGradients.add(`${device} ${s}`);
-      meter.now[place(gradients)] += bytesOf(of[gradients], samples[m]);
+    if ((k === B || k === W) && !meter.haveGradients.has(s)) {
+      meter.haveGradients.add(s);
+      meter.now[placeOf("gradients")] += bytesFor(sizes.stages[s].gradients, samples[m]);
     }
-    for (const [category, by] of changes) {
-      const places = by > 0 && of.keeps[category].map((number) => place(of.keeps[cameIn].includes(number) ? cameIn : category));
-      if (by > 0) meter.keep(`${category} ${key}`, of.keeps[category].map(array), places);
-    }
-    if (again && k === F) for (const number of [...arrays.keys()]) if (!of.keeps[cameIn].includes(number)) arrays.delete(number);
-  };
-  for (const e of oncePer(timeline, inOrder)) {
-    for (let part = parts[e]; part < parts[e + 1]; part++) run(part, home[e], timeline.end[e]);
-    meters[home[e]].sample(timeline.end[e], timeline.start[e] === timeline.end[e]);
+    for (const [place, numbers, places] of plan.makes) meter.keep(place * pairs + key, numbers.map(array), places);
+    if (again) made[key] = new Map(plan.inputs.map((i) => [i, array(i)]));
+    if (k === B || k === W) made[key] = null;
   }
-  return meters.map((meter) => meter.steps());
+  for (const e of oncePer(timeline, inOrder)) {
+    for (let part = parts[e]; part < parts[e + 1]; part++) run(part, meters[home[e]], end[e]);
+    meters[home[e]].sample(end[e], start[e] === end[e]);
+  }
+  return meters.map((meter) => meter.steps);
 }

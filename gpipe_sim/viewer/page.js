@@ -10,7 +10,7 @@ import { criticalPath, number } from "./why.js";
 import { heldAt } from "./memory.js";
 import { fromFragment, toFragment } from "./share.js";
 import { layout, paintOver, paintRun, placeAt, readColours, swatch } from "./paint.js";
-import { INPUTS, litAt, percent, countTo, runOf } from "./runs.js";
+import { INPUTS, countTo, litAt, percent, runOf } from "./runs.js";
 import { readLoaded } from "./loaded.js";
 import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
@@ -44,7 +44,8 @@ function runSoon() {
 function runNow() {
   waiting.run = 0;
   const waited = page.lit?.entry < 0;
-  for (const chart of page.charts) {
+  for (const [n, chart] of page.charts.entries()) {
+    if (!chart.panel) addPanel(chart, n);
     if (chart.run?.record === chart.record) continue;
     try {
       chart.run = runOf(chart.record, chart.run);
@@ -123,7 +124,8 @@ function drawLegend(runs) {
   looks.push([{ colour: TABLES.colours.lane[0] }, "waiting"]);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
   for (const what of together) looks.push([{ colour: TABLES.collective }, what]);
-  if (inBytes) looks.push(...Object.entries(TABLES.memory).map(([name, look]) => [look, name]));
+  const isHeld = ([name]) => runs.some(({ bytes }) => bytes?.some((device) => device.bytes[name].some(Boolean)));
+  if (inBytes) looks.push(...Object.entries(TABLES.memory).filter(isHeld).map(([name, look]) => [look, name]));
   else looks.push([TABLES.memory["saved activations"], "microbatches held"]);
   if (!inBytes && kinds.includes("R")) looks.push([INPUTS, "only their input"]);
   $("legend").replaceChildren(...looks.map(([look, words]) => {
@@ -384,7 +386,6 @@ function load(json) {
   Object.assign(page, { charts, at, ask, kept: false, hover: null, lit: null, stage: null });
   page.size = { devices, microbatches, stages_per_device };
   $("panels").replaceChildren();
-  charts.forEach(addPanel);
   runNow();
 }
 
@@ -415,13 +416,24 @@ function state() {
   };
 }
 
+/** Show what the address says after its #: a state, or #board=NAME for an empty board, of one's own if it is "own". */
 function fromLink() {
-  if (location.hash.length < 2) return;
+  const text = location.hash.slice(1), [, named] = /^board=([\w-]+)$/.exec(text) ?? [];
   try {
-    load(fromFragment(location.hash.slice(1)));
+    if (named) openBoard(named === "own" ? "free" : named);
+    else if (text) load(fromFragment(text));
   } catch (error) {
-    $("say").textContent = `This link shows nothing: ${error.message}`;
+    $("say").textContent = `this link shows nothing: ${error.message}`;
   }
+}
+
+function openBoard(name) {
+  const choose = $("board").querySelector("select");
+  const known = [...choose.options].some(({ value }) => value === name);
+  if (!known) throw new Error(`there is no puzzle "${name.slice(0, 40)}"`);
+  choose.value = name;
+  choose.dispatchEvent(new Event("change"));
+  showView("board");
 }
 
 async function copyLink() {
@@ -475,8 +487,8 @@ function open() {
 }
 
 function fromBoard(json) {
+  showView("charts"); // what is hidden has no width to draw in
   load(json);
-  showView("charts");
 }
 
 open();

@@ -17,7 +17,7 @@ const PEN = { dark: false, patterns: new Map(), fills: new Map() };
 export function readColours() {
   const probe = document.body.appendChild(document.createElement("span"));
   for (const name of ["paper", "ink", "faint", "lane", "over"]) {
-    probe.style.color = `var(--${name})`;
+    probe.style = `forced-color-adjust: none; color: var(--${name})`;
     PEN[name] = getComputedStyle(probe).color;
   }
   probe.remove();
@@ -78,10 +78,11 @@ function sized(canvas, wide, high) {
 
 /** Where lanes are, and the pixels of a unit of time: the same for all panels of a page that ends at `until`. */
 export function layout(panel, run, { until, most, widest }) {
-  const wide = panel.box.clientWidth, narrow = wide < 560, { devices, size, entries } = run.program;
+  const wide = Math.max(240, panel.box.clientWidth), narrow = wide < 560, { devices, size, entries } = run.program;
   const paired = entries.some((entry) => entry.length > 3), together = run.timeline.collectives.length ? 10 : 0;
   const lane = Math.max(8, Math.min(26, Math.floor(460 / devices) - 7)) * (paired ? 1.4 : 1);
-  const strip = Math.max(4, Math.round(lane * 0.42)), pitch = lane + together + strip + (lane > 14 ? 7 : 4);
+  const strip = Math.max(4, Math.round(lane * (run.bytes ? 1.2 : 0.42)));
+  const pitch = lane + together + strip + (lane > 14 ? 7 : 4);
   const left = narrow ? 24 : 66, right = widest * LETTER + (narrow ? 14 : 70), high = TOP + devices * pitch + AXIS;
   const scale = (wide - left - right) / (until || 1), coarse = run.timeline.makespan * scale * devices < 1.5 * size;
   const column = coarse ? COLUMN : 1 / (window.devicePixelRatio || 1);
@@ -218,10 +219,11 @@ function paintMessage(p, g, i) {
   arrow(g, [acrossTo(p, leaves), from], [acrossTo(p, arrived?.[i] ?? made), to], 1);
 }
 
-/** Round times, at most one every 50 pixels; the makespan stands in bold, and a time too near to it gives way. */
+/** Round times, at most one every 50 pixels and unit; the makespan in bold, where times too near to it give way. */
 function paintAxis(p, g) {
   const { makespan } = p.run.timeline, y = p.high - AXIS + 3, end = acrossTo(p, makespan), words = number(makespan);
-  const room = Math.max(1, Math.floor((makespan * p.scale) / 50));
+  const whole = makespan < 5 ? Infinity : Math.floor(makespan);
+  const room = Math.max(1, Math.min(whole, Math.floor((makespan * p.scale) / 50)));
   const power = 10 ** Math.floor(Math.log10(makespan / room || 1));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => makespan / each <= room);
   [g.fillStyle, g.textAlign] = [PEN.faint, "center"];
@@ -254,7 +256,7 @@ export function paintOver(p, time, lit, twins) {
 function paintBar(p, g, d, time) {
   const { total, limit } = p.run.held[d], held = total[heldAt(p.run.held[d], time)];
   const over = limit != null && held > limit;
-  const x = p.wide - p.right + 12, wide = p.right - p.widest * LETTER - 18, y = downTo(p, d);
+  const x = p.wide - p.right + 12, wide = p.right - p.widest * LETTER - 24, y = downTo(p, d);
   const bar = (colour, part) => {
     g.fillStyle = colour;
     g.fillRect(x, y, Math.min(1, part) * wide, p.lane);

@@ -144,7 +144,8 @@ export function fromFragment(text) {
   const chartOf = (letter) => readChart(take("word", letter), (form, key) => take(form, `${letter}.${key}`, key));
   const charts = [...CHARTS].filter((letter) => given.has(letter)).map(chartOf);
   const at = take("number", "at") ?? 0, ask = take("numbers", "ask") ?? null;
-  if (ask !== null && !(ask.length === 3 && charts[ask[0]] && Number.isInteger(ask[1]))) noLink("ask is a chart, a device and a time");
+  const asked = ask?.length === 3 && charts[ask[0]] && Number.isInteger(ask[1]);
+  if (ask !== null && !asked) noLink("ask is a chart, a device and a time");
   const puzzle = take("puzzle", "board"), rows = take("rows", "picks")?.split("/").map((row) => readRow(row).row);
   const own = take("own", "own")?.split(";").map((each, i) => [CHOICE[i], each]);
   const choice = own ? Object.fromEntries(own) : null;

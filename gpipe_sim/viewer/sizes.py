@@ -94,7 +94,7 @@ def sizes_of(profile: Profile) -> dict[str, Any]:
 def _grouped(
     places: dict[Place, list[Some]], affine: dict[int, tuple[int, int]]
 ) -> tuple[dict[Place, list[int]], list[list[int]]]:
-    """The numbers of the arrays by place, and the bytes of each; those that go everywhere together are one."""
+    """The numbers of arrays by place, and the bytes of each; those that go everywhere together are one."""
     passing = {place: arrays for place, arrays in places.items() if place[1] in (*ACTIVATIONS, *PASSING)}
     goes: dict[int, Counter[Place]] = {}
     for place, arrays in passing.items():

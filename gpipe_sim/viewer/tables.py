@@ -13,6 +13,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.drawing import geometry, options, palette, panel
 from gpipe_sim.errors import MOST
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
+from gpipe_sim.links.collective import ALL_REDUCE, NORM
 from gpipe_sim.why.critical_path import ASSUMED
 
 FAMILIES = (*SCHEDULES, *WITHOUT_FLUSH)
@@ -27,6 +28,7 @@ def tables() -> dict[str, Any]:
         "holds": {kind: HOLDS[kind] for kind in Kind} | {"recomputed": HOLDS_RECOMPUTED},
         "categories": list(CATEGORIES),
         "assumed": ASSUMED,
+        "rings": [ALL_REDUCE, NORM],
         "reasons": {f"{kind}{need}": reason for (kind, need), reason in REASONS.items()},
         "meanings": dict(MEANINGS),
         "kinds": {kind: look._asdict() for kind, look in palette.KINDS.items()},

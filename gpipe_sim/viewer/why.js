@@ -158,94 +158,93 @@ class HeldBack {
 
   /** When what is needed runs; and if that takes a while, when it arrives, and which link was not free. */
   runs(need) {
-    const { messages, end, home } = this, source = this.source(need), message = this.message(need);
-    const from = `from ${number(this.start[source])} to ${number(end[source])}`;
-    const says = `${partText(this, this.needs[need])}, which device ${home[source]} runs ${from}`;
-    if (message < 0 || this.arrived[message] <= end[source]) return says;
+    const source = this.source(need), message = this.message(need), made = this.end[source];
+    const on = `which device ${this.home[source]} runs from ${number(this.start[source])} to ${number(made)}`;
+    const says = `${partText(this, this.needs[need])}, ${on}`;
+    if (message < 0 || this.arrived[message] <= made) return says;
     const ahead = this.ahead(message), arrives = `arrives at ${number(this.arrived[message])}`;
     if (ahead < 0) return `${says} and which ${arrives}`;
-    const same = ["source", "target"].every((side) => messages[ahead][side] === messages[message][side]);
-    const on = partText(this, messages[ahead].part), where = same ? `for the link, where ${on} is` : `while what ${on} made is sent`;
+    const [own, other] = [message, ahead].map((i) => this.messages[i]), first = partText(this, other.part);
+    const same = own.source === other.source && own.target === other.target;
+    const where = same ? `for the link, where ${first} is` : `while what ${first} made is sent`;
     return `${says} and which waits until ${number(this.sent[message])} ${where}, and ${arrives}`;
   }
 
-  /** What an entry waited for, then what held that back, if it could not start before the gap: three links at most. */
+  /** Pairs [entry, words]: what one waited for, and what held that back in turn if it came after the gap began. */
   chain(e, since) {
-    const links = [], reasons = [];
-    for (let head = ""; links.length < 2; ) {
-      const need = this.need(e);
-      if (need === undefined) break;
+    const links = [];
+    for (let head = "", need; links.length < 2 && (need = this.need(e)) !== undefined; ) {
       e = this.source(need);
-      links.push(e);
-      reasons.push(head + this.runs(need));
-      if (this.couldStart(e) <= since) break;
-      const cause = this.by({ entry: e })?.entry;
-      if (this.home[cause] === this.home[e]) {
-        const busy = this.tookTime(cause);
-        links.push(busy);
-        reasons.push(`device ${this.home[busy]} is busy with ${writeEntry(this.entries[busy])} until ${number(this.end[busy])}`);
-        break;
-      }
+      links.push([e, head + this.runs(need)]);
+      const busy = this.couldStart(e) > since ? this.by({ entry: e })?.entry : e;
+      if (busy === e) break;
+      if (this.home[busy] === this.home[e]) return [...links, this.isBusy(this.tookTime(busy))];
       head = `${partText(this, this.needs[need])} itself waits for `;
     }
-    return { links, reasons };
+    return links;
+  }
+
+  isBusy(e) {
+    return [e, `device ${this.home[e]} is busy with ${writeEntry(this.entries[e])} until ${number(this.end[e])}`];
   }
 }
 
-const heldBackIn = (timeline) => oncePer(timeline, (each) => new HeldBack(each));
+const heldBackBy = (timeline) => new HeldBack(timeline);
 
 /** What a device does at a time, or waits for: {device, start, end, links, sentence}, where links are entries. */
 export function why(timeline, device, time) {
-  const { start, end, makespan, stuck, program } = timeline, { first, entries, needs, entry, home } = program;
-  const row = Array.from({ length: first[device + 1] - first[device] }, (_, i) => first[device] + i);
-  const said = (from, until, links, sentence) => ({ device, start: from, end: until, links, sentence: `device ${device} ${sentence}` });
-  const now = row.find((e) => start[e] <= time && time < end[e]), since = row.reduce((a, e) => (end[e] <= time ? Math.max(a, end[e]) : a), 0);
-  if (now !== undefined) return said(start[now], end[now], [now], `is busy with ${writeEntry(entries[now])} from ${number(start[now])} to ${number(end[now])}`);
-  const after = row.find((e) => start[e] > time);
-  if (after === undefined) {
-    if (stuck.has(device)) return said(since, makespan, [], stuckAt(timeline, device));
-    const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
-    return said(since, makespan, [], row.length ? `is done at ${number(since)}; ${ends}` : "has no actions");
+  const { start, end, makespan, stuck, arrived, program } = timeline, { first, entries, needs, home } = program;
+  let now = -1, after = -1, since = 0;
+  for (let e = first[device + 1] - 1; e >= first[device]; e--) {
+    if (start[e] <= time && time < end[e]) now = e;
+    if (start[e] > time) after = e;
+    if (end[e] <= time && end[e] > since) since = end[e];
   }
-  const heldBack = heldBackIn(timeline), until = start[after], ready = heldBack.couldStart(after);
-  const waits = `waits from ${number(since)} to ${number(until)}${after === row[0] ? ", before its first action," : ""} for`;
-  const summed = ready < until ? heldBack.together(device, until) : undefined;
-  if (summed !== undefined) return said(since, until, [], `${waits} the ${inWords(timeline.collectives[summed])}`);
-  if (ready <= since) {
-    const nothing = `${waits} nothing that the schedule knows of: ${writeEntry(entries[after])} could start at ${number(since)}`;
-    return said(since, until, [], timeline.arrived ? `sends or receives from ${number(since)} to ${number(until)}` : nothing);
-  }
-  const { links, reasons } = heldBack.chain(after, since);
-  const assumed = !timeline.arrived && home[links[0]] !== device ? TABLES.assumed : "";
-  const made = partText(program, needs[heldBack.need(after)]);
-  const receives = ready < until && timeline.arrived ? `; device ${device} receives what ${made} made until ${number(until)}` : "";
-  return said(since, until, links, `${waits} ${reasons.join("; ")}${assumed}${receives}`);
+  const [from, to] = now >= 0 ? [start[now], end[now]] : [since, after < 0 ? makespan : start[after]];
+  const between = `from ${number(from)} to ${number(to)}`;
+  const said = (words, links = []) => ({ device, start: from, end: to, links, sentence: `device ${device} ${words}` });
+  if (now >= 0) return said(`is busy with ${writeEntry(entries[now])} ${between}`, [now]);
+  if (first[device] === first[device + 1]) return said("has no actions");
+  if (after < 0 && stuck.has(device)) return said(stuckAt(timeline, device));
+  const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
+  if (after < 0) return said(`is done at ${number(since)}; ${ends}`);
+  const heldBack = oncePer(timeline, heldBackBy), ready = heldBack.couldStart(after);
+  const waits = `waits ${between}${after === first[device] ? ", before its first action," : ""} for`;
+  const summed = ready < to ? heldBack.together(device, to) : undefined;
+  if (summed !== undefined) return said(`${waits} the ${collectiveText(timeline.collectives[summed])}`);
+  if (ready <= since && arrived) return said(`sends or receives ${between}`);
+  const could = `${writeEntry(entries[after])} could start at ${number(since)}`;
+  if (ready <= since) return said(`${waits} nothing that the schedule knows of: ${could}`);
+  const chain = heldBack.chain(after, since), links = chain.map(([e]) => e), made = needs[heldBack.need(after)];
+  const assumed = !arrived && home[links[0]] !== device ? TABLES.assumed : "";
+  const receives = `; device ${device} receives what ${partText(program, made)} made until ${number(to)}`;
+  const reasons = chain.map(([, words]) => words).join("; ");
+  return said(`${waits} ${reasons}${assumed}${ready < to && arrived ? receives : ""}`, links);
 }
 
 /** Of a device that never gets on, the action that it is stuck at, and the first that this waits for. */
 function stuckAt({ program, end, stuck }, device) {
   const { needs, needsFrom, entry, home, entries } = program, e = stuck.get(device);
-  const missing = [...needs].slice(needsFrom[e], needsFrom[e + 1]).find((part) => !(end[entry[part]] >= 0));
-  const needed = `${partText(program, missing)} (queued on device ${home[entry[missing]]})`;
+  const part = needs.subarray(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
+  const needed = `${partText(program, part)} (queued on device ${home[entry[part]]})`;
   return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
 }
 
-/** A collective as the library writes it. */
-function inWords({ what, stage, devices, start, end }) {
-  const ring = what === "all-reduce" || what === "norm";
-  const on = !ring ? `from device ${devices[0]} to ${devices[1]}` : devices.length > 4 ? `on ${devices.length} devices` : `on devices ${devices.join(" ")}`;
+function collectiveText({ what, stage, devices, start, end }) {
+  const ring = TABLES.rings.includes(what), few = `on devices ${devices.join(" ")}`;
+  const where = devices.length > 4 ? `on ${devices.length} devices` : few;
+  const on = ring ? where : `from device ${devices[0]} to ${devices[1]}`;
   return `${what}${stage === null ? "" : ` of stage ${stage}`} ${on}, ${number(start)}\u2013${number(end)}`;
 }
 
 /** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
 export function criticalPath(timeline) {
-  const heldBack = heldBackIn(timeline), every = oncePer(timeline, inOrder).map((entry) => [{ entry }, timeline.end[entry]]);
-  const last = firstMost([...every, ...timeline.collectives.map(({ end }, collective) => [{ collective }, end])], ([, end]) => end);
-  const path = [];
-  for (let cause = last?.[0]; cause; cause = begins(timeline, cause) > 0 ? heldBack.by(cause) : undefined) path.push(cause);
+  const { start, end, sent, collectives } = timeline, heldBack = oncePer(timeline, heldBackBy), path = [];
+  const causes = oncePer(timeline, inOrder).map((entry) => ({ entry }));
+  collectives.forEach((_, collective) => causes.push({ collective }));
+  const ends = ({ entry, collective }) => (entry === undefined ? collectives[collective].end : end[entry]);
+  const starts = ({ entry, message, collective }) => start[entry] ?? sent?.[message] ?? collectives[collective].start;
+  let cause = firstMost(causes, ends);
+  for (; cause; cause = starts(cause) > 0 ? heldBack.by(cause) : undefined) path.push(cause);
   return path.reverse();
-}
-
-function begins({ start, sent, collectives }, { entry, message, collective }) {
-  return entry !== undefined ? start[entry] : message !== undefined ? sent[message] : collectives[collective].start;
 }

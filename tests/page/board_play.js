@@ -20,9 +20,9 @@ function numbersFrom(seed) {
 function snapshot(board) {
   const { times, peaks, held, score, goal, finished, lost, standing, bounds } = board;
   const spans = [...times].map(([id, { start, end }]) => [board.text(id), start, end]);
-  const rows = board.rows.map((row) => board.texts(row));
-  const { makespan } = board.timeline;
-  return { rows, spans, makespan, peaks, held, score, goal, finished, lost: finished && makespan > goal ? lost : null, standing, bounds, text: board.toText() };
+  const rows = board.rows.map((row) => board.texts(row)), { makespan } = board.timeline, text = board.toText();
+  const missed = finished && makespan > goal ? lost : null;
+  return { rows, spans, makespan, peaks, held, score, goal, finished, lost: missed, standing, bounds, text };
 }
 
 const refused = (act) => {
@@ -47,18 +47,22 @@ const jobs = {
     const board = new Board(puzzle), lists = rows?.map((row) => board.read(row)), seen = [], blocked = [];
     for (;;) {
       const devices = puzzle.placement.map((_, k) => k);
-      const open = devices.flatMap((k) => (lists ? [lists[k][board.rows[k].length] ?? []].flat() : board.candidates(k)));
-      const can = open.filter((id) => !board.refusal(id)), cannot = devices.flatMap((k) => board.candidates(k)).filter((id) => board.refusal(id));
+      const nextOf = (k) => (lists ? lists[k].slice(board.rows[k].length).slice(0, 1) : board.candidates(k));
+      const open = devices.flatMap(nextOf);
+      const can = open.filter((id) => !board.refusal(id)), all = devices.flatMap((k) => board.candidates(k));
+      const cannot = all.filter((id) => board.refusal(id));
       if (random() < 0.3) seen.push(snapshot(board));
       if (random() < 0.3 && cannot.length) {
         const id = any(cannot);
-        blocked.push({ rows: snapshot(board).rows, action: board.text(id), says: board.refusal(id), fits: board.fits(id), held: board.held[board.work.home[id]] });
+        const { rows } = snapshot(board), says = board.refusal(id), held = board.held[board.work.home[id]];
+        blocked.push({ rows, action: board.text(id), says, fits: board.fits(id), held });
       }
       if (!can.length) break;
-      const id = any(can), told = board.preview(id);
+      const id = any(can), told = board.preview(id), device = board.work.home[id], last = board.rows[device].at(-1);
+      const free = board.times.get(last)?.end ?? 0;
       board.place([id]);
-      const { start, end } = board.times.get(id), holds = board.held[board.work.home[id]];
-      if (told.start !== start || told.end !== end || told.holds !== holds) throw new Error(`${board.text(id)} is not as told`);
+      const { start, end } = board.times.get(id), is = { start, end, wait: start - free, holds: board.held[device] };
+      if (JSON.stringify(told) !== JSON.stringify(is)) throw new Error(`${board.text(id)} is not as told`);
     }
     return { last: snapshot(board), seen, blocked };
   },
@@ -74,7 +78,8 @@ const jobs = {
   undo({ puzzle, seed }) {
     const random = numbersFrom(seed), board = new Board(puzzle), states = [JSON.stringify(snapshot(board))];
     for (let i = 0; i < 40; i++) {
-      const can = board.rows.flatMap((_, k) => board.candidates(k)).filter((id) => !board.refusal(id)), before = board.past.length;
+      const all = board.rows.flatMap((_, k) => board.candidates(k)), can = all.filter((id) => !board.refusal(id));
+      const before = board.past.length;
       if (random() < 0.2) board.step();
       else if (can.length) board.place([can[Math.floor(random() * can.length)]]);
       if (board.past.length > before) states.push(JSON.stringify(snapshot(board)));
@@ -98,11 +103,14 @@ const jobs = {
   /** Spoil fragments, so often: what was refused, what was not and is not what it then says, and other errors. */
   fuzz({ texts, count, seed }) {
     const random = numbersFrom(seed), any = (list) => list[Math.floor(random() * list.length)];
-    const bits = [..."abKMFIW=&%.,:/()-_0123456789<>\"'; \u202e\0é", "%00", "%3Cscript%3E", "<img onerror=x>", "&K=", "__proto__", "inf", "1e999", "NaN", "-1"];
+    const words = ["%00", "%3Cscript%3E", "<img onerror=x>", "&K=", "__proto__", "inf", "1e999", "NaN", "-1"];
+    const bits = [..."abKMFIW=&%.,:/()-_0123456789<>\"'; \u202e\0é", ...words];
     const spoil = (text) => {
       const at = Math.floor(random() * (text.length + 1)), to = at + Math.floor(random() * 4);
-      return any([() => text.slice(0, at) + any(bits) + text.slice(at), () => text.slice(0, at) + text.slice(to), () => text.slice(0, at),
-        () => text.slice(0, at) + any(bits) + text.slice(to), () => [...text.split("&")].sort(() => random() - 0.5).join("&")])();
+      const [left, right] = [text.slice(0, at), text.slice(to)];
+      const shuffled = () => text.split("&").sort(() => random() - 0.5).join("&");
+      return any([() => left + any(bits) + text.slice(at), () => left + right, () => left,
+        () => left + any(bits) + right, shuffled])();
     };
     const found = { refused: 0, read: 0, wrong: [], says: new Set() };
     for (let i = 0; i < count; i++) {
