@@ -168,7 +168,7 @@ def test_the_table_has_every_action_of_every_device(keyed):
     assert keyed.page.locator("#table thead th").all_inner_texts()[0] == "action"
 
 
-#: The share of a chart's pixels in the colour of text, and the buttons whose words have that of what is behind.
+#: The share of a chart's pixels that are as text, and the buttons whose words are as what is behind them.
 SEEN = """() => {
     const [r, g, b] = getComputedStyle(document.body).color.match(/\\d+/g).map(Number);
     const canvas = document.querySelector(".panel canvas"), {width, height} = canvas;
