@@ -5,9 +5,10 @@
 
 import { TABLES } from "./tables.js";
 
+export const upTo = (count) => Array.from({ length: count }, (_, i) => i);
 export const KINDS = "FBIWRU";
 export const [F, B, I, W, R, U] = [0, 1, 2, 3, 4, 5];
-const NEEDS = [...KINDS].map((kind) => TABLES.needs[kind].map(([source, step]) => [KINDS.indexOf(source), step]));
+export const NEEDS = [...KINDS].map((kind) => TABLES.needs[kind].map(([source, step]) => [KINDS.indexOf(source), step]));
 const SINGLE = /^(\d{1,9})([FBIWRU])(\d{1,9})$/, PAIR = /^\((\d{1,9})(F)(\d{1,9});(\d{1,9})(B)(\d{1,9})\)OVERLAP_F_B$/;
 
 /** "0F0" or "(0F3;7B1)OVERLAP_F_B" as an entry; null for anything else. */
