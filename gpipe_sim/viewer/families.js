@@ -18,8 +18,9 @@ const fillAndDrain = ({ microbatches, drain }) => (held) => {
 
 /** A row out of ways [slot in time, maker], each repeated so often, every `period` slots; in one slot as listed. */
 function repeated(times, period, ways) {
-  const placed = ways.flatMap(([slot, make]) => upTo(times).map((i) => [slot + period * i, make(i)]));
-  return placed.sort(([one], [other]) => one - other).map(([, action]) => action);
+  const slots = {};
+  for (const [slot, make] of ways) for (let i = 0; i < times; i++) (slots[slot + period * i] ??= []).push(make(i));
+  return Object.values(slots).flat();
 }
 
 /**
@@ -48,7 +49,8 @@ const interleaved = ({ devices, microbatches }) => (held, k) => {
 /** Two 1F1B in opposite directions, in units of K microbatches; no two actions are in one slot. */
 const chimera = ({ devices: K, microbatches }) => (_, k) => {
   const ways = upTo(K).flatMap((i) => {
-    const stage = i < K / 2 ? k : K - 1 - k, slot = 2 * (i % (K / 2)), way = (kind) => (unit) => [stage, kind, K * unit + i];
+    const stage = i < K / 2 ? k : K - 1 - k, slot = 2 * (i % (K / 2));
+    const way = (kind) => (unit) => [stage, kind, K * unit + i];
     return [[slot + stage, way(F)], [slot + 2 * K - 1 - stage, way(B)]];
   });
   return repeated(Math.ceil(microbatches / K), 2 * K, ways).filter(([, , m]) => m < microbatches);
@@ -58,7 +60,8 @@ const chimera = ({ devices: K, microbatches }) => (_, k) => {
 const nextOf = (stage, kind, m = 0) => () => [stage, kind, m++];
 
 /** A row out of runs [times, ...makers]. */
-const rowOf = (...runs) => runs.flatMap(([times, ...makers]) => upTo(times).flatMap(() => makers.map((make) => make())));
+const rowOf = (...runs) =>
+  runs.flatMap(([times, ...makers]) => upTo(times).flatMap(() => makers.map((make) => make())));
 
 /** For fewer than 2K-1 microbatches, the order of 2K-1 without the extra ones. */
 const zbV = ({ devices: K, microbatches }) => (held, k) => {
@@ -149,7 +152,8 @@ function insistOn(owner, ...rules) {
 }
 
 const need = (kept, what, got, more = "") => [kept, `needs ${what} (got ${got})${more}`];
-const whole = ([name, n]) => [need(Number.isInteger(n), `${name} to be a whole number`, n), need(n >= 1, `${name} >= 1`, n)];
+const whole = ([name, n]) =>
+  [need(Number.isInteger(n), `${name} to be a whole number`, n), need(n >= 1, `${name} >= 1`, n)];
 const even = (name, n) => need(n % 2 === 0, `an even number of ${name}`, n, `; ${n + 1} would work`);
 const oneOf = (choices, name, value) =>
   need(choices.includes(value), `${name} to be one of ('${choices.join("', '")}')`, `'${value}'`);
