@@ -47,16 +47,18 @@ export function lower(order) {
   const find = (k, s, m) => where[placeOf(k, s, m)];
   for (let p = kind.length - 1; p >= 0; p--) where[placeOf(kind[p], stage[p], microbatch[p])] = p; // the first counts
   where[nowhere] = -1;
-  const columns = { first, home, parts, stage: new Int32Array(stage), kind, microbatch, entry };
+  const columns = Object.entries({ first, home, parts, stage, kind, microbatch, entry });
+  const typed = Object.fromEntries(columns.map(([name, column]) => [name, new Int32Array(column)]));
   const counts = { devices: rows.length, stages, size: home.length };
-  const program = { ...order, ...counts, ...columns, entries: rows.flat(), find, there: new Set(kind) };
+  const program = { ...order, ...counts, ...typed, entries: [].concat(...rows), find, there: new Set(kind) };
   return { ...program, ...needsOf(program) };
 }
 
 /** What each entry waits for: the parts needs[needsFrom[e]] up to needs[needsFrom[e + 1]], and which are messages. */
 function needsOf(program) {
-  const { devices, size, stage, kind, microbatch, home, entry, find } = program;
-  const others = gradientsOfOthers(program), needsFrom = [0], needs = [], messageOf = [];
+  const { devices, size, stage, kind, microbatch, home, entry, find, there } = program;
+  const others = gradientsOfOthers(program), needsFrom = new Int32Array(size + 1), needs = [], messageOf = [];
+  const asked = NEEDS.map((ways) => ways.filter(([source]) => there.has(source)));
   const messages = [], sends = Array(size).fill(null); // what an entry sends, in the order of its parts
   const messageTo = (target, part) => {
     const source = home[entry[part]], sent = (sends[entry[part]] ??= []);
@@ -70,13 +72,13 @@ function needsOf(program) {
     messageOf.push(crosses ? messageTo(target, need) : -1);
     needs.push(need);
   };
-  kind.forEach((k, p) => {
-    if (find(k, stage[p], microbatch[p]) >= 0) { // or a label is out of range
-      for (const [source, step] of NEEDS[k]) add(find(source, stage[p] + step, microbatch[p]), p);
+  for (let p = 0; p < kind.length; p++) {
+    if (find(kind[p], stage[p], microbatch[p]) >= 0) { // or a label is out of range
+      for (const [source, step] of asked[kind[p]]) add(find(source, stage[p] + step, microbatch[p]), p);
       others[p]?.forEach((need) => add(need, p));
     }
     needsFrom[entry[p] + 1] = needs.length;
-  });
+  }
   const order = (a, b) => messages[a].part - messages[b].part || messages[a].target - messages[b].target;
   sends.forEach((sent) => sent?.sort(order));
   return { needsFrom, needs, messageOf, messages, sends };
