@@ -61,6 +61,7 @@ export function controlsOf(page, changed) {
       return !schedule || schedule.rows ? "" : schedule.family;
     },
     set: (chosen) => {
+      if (chosen === "" && !page.charts[n]?.given) return;
       page.charts[n] ??= { record: { ...page.charts[0].record, schedule: {} }, given: null };
       change([page.charts[n]], ({ costs: own, schedule }) => (chosen === "" ? page.charts[n].given : {
         times: null, costs: own ?? costs(), schedule: ofFamily(chosen, schedule.rows ? {} : schedule),

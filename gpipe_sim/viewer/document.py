@@ -5,7 +5,7 @@ import re
 from importlib.resources import files
 from typing import Any
 
-from gpipe_sim.viewer.squeeze import squeeze
+from gpipe_sim.viewer.squeeze import squeeze, written_once
 from gpipe_sim.viewer.tables import tables
 
 #: In the order in which each may use what stands before it.
@@ -28,10 +28,13 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 def page(shown: dict[str, Any]) -> str:
     """The page as one HTML text that needs nothing else; ``shown`` is what it opens with."""
+    script = f'"use strict";(()=>{{const TABLES={as_json(tables())};\n{squeeze(joined())}}})()'
+    words, text = written_once(script)
     parts = {
         "colours": colours(),
         "style": style(),
-        "script": f"const TABLES = {as_json(tables())};\n{squeeze(joined())}",
+        "words": " ".join(words),
+        "script": text,
         "shown": as_json(shown),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read("page.html"))

@@ -103,7 +103,7 @@ const several = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 const heldWords = (run) => `${run.heldText(run.most)}${run.bytes ? "" : ` microbatch${run.most === 1 ? "" : "es"}`}`;
 
 function drawCaption({ record, run, refused, panel }) {
-  panel.title.textContent = run?.name ?? FAMILIES[record.schedule.family].name;
+  panel.title.textContent = run?.name ?? record.schedule.name ?? FAMILIES[record.schedule.family].name;
   panel.box.classList.toggle("gone", !run);
   if (!run) return panel.facts.replaceChildren(make("p", { className: "refused" }, refused));
   const { program: { devices, microbatches }, timeline } = run, [held, ...words] = heldWords(run).split(" ");
@@ -164,13 +164,10 @@ function light() {
 
 /** The same actions in another program; a whole backward there is the same as its half here. */
 function twinsOf({ parts, kind, stage, microbatch }, e, other) {
-  const own = e < 0 ? [] : countTo(parts[e + 1] - parts[e], parts[e]), same = { B: "BI", I: "IB" };
-  const found = own.map((part) => {
-    const kinds = same[KINDS[kind[part]]] ?? KINDS[kind[part]];
-    const twins = [...kinds].map((each) => other.find(KINDS.indexOf(each), stage[part], microbatch[part]));
-    return twins.find((each) => each >= 0);
-  });
-  return found.filter((each) => each !== undefined).map((each) => other.entry[each]);
+  const own = e < 0 ? [] : countTo(parts[e + 1] - parts[e], parts[e]);
+  const alike = (part) => ({ B: "BI", I: "IB" })[KINDS[kind[part]]] ?? KINDS[kind[part]];
+  const twin = (part) => [...alike(part)].map((k) => other.find(KINDS.indexOf(k), stage[part], microbatch[part]));
+  return own.flatMap((part) => twin(part).filter((each) => each >= 0).slice(0, 1)).map((each) => other.entry[each]);
 }
 
 /** Say it where everybody reads it; aloud only if it was asked by key, click or slider: pointing would flood. */
@@ -192,7 +189,7 @@ function ask(place, kept, at = place?.[2] ?? page.at) {
 }
 
 function point(n, found) {
-  const { hover, lit } = page, there = hover && lit.chart === n && lit.device === found?.device;
+  const { hover, lit } = page, there = hover && lit?.chart === n && lit.device === found?.device;
   if ((!found && !hover) || (there && lit.from <= found.time && found.time < lit.to)) return;
   page.hover = found && [n, found.device, found.time];
   light();
@@ -209,7 +206,7 @@ function addPanel(chart, n) {
   $("panels").append(make("section", { className: "chart" }, make("div", { className: "caption" }, title, facts), box));
   let drag = null; // where the button went down, until it moves: then null again, and `scrubs`
   let scrubs = false;
-  const place = (event) => placeAt(chart.panel, event.offsetX, event.offsetY);
+  const place = (event) => chart.run && placeAt(chart.panel, event.offsetX, event.offsetY);
   box.onpointerdown = (event) => {
     [drag, scrubs] = [event.clientX, false];
   };
@@ -357,7 +354,7 @@ function drawWelcome() {
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
   if (one) facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
   const safe = (href) => (/^(https?:|[^:]*$)/.test(href) ? href : "#");
-  const linksTo = (name) => page.welcome[name].map(({ text, href }) => make("a", { href: safe(href) }, text));
+  const linksTo = (name) => (page.welcome[name] ?? []).map(({ text, href }) => make("a", { href: safe(href) }, text));
   $("title").textContent = page.welcome.sentence;
   const items = facts.map(([value, words]) => make("li", {}, make("b", {}, value), words));
   $("welcome").replaceChildren(make("ul", {}, ...items), make("nav", { ariaLabel: "ways on" }, ...linksTo("ways")));
