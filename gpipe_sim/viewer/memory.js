@@ -5,7 +5,7 @@
 
 import { TABLES } from "./tables.js";
 import { B, F, KINDS, R, U, W } from "./clock.js";
-import { inOrder, oncePer } from "./why.js";
+import { inOrder } from "./why.js";
 
 /** Steps {times, counts} of each device: forwards that have run and whose B or W has not. */
 export function inFlight({ program, start, end }) {
@@ -120,12 +120,9 @@ class Meter {
 /** Steps {times, bytes: {category: [...]}, total} of each device, where actions end; null if `whyNoBytes` says why. */
 export function bytesHeld(timeline, sizes) {
   if (whyNoBytes(timeline.program, sizes)) return null;
-  const known = oncePer(timeline, bytesBySizes);
-  if (!known.has(sizes)) known.set(sizes, metered(timeline, sizes));
-  return known.get(sizes);
+  return metered(timeline, sizes);
 }
 
-const bytesBySizes = () => new Map();
 const placeOf = (category) => TABLES.categories.indexOf(category);
 const freshArray = (bytes) => ({ bytes, holders: TABLES.categories.map(() => 0) });
 
@@ -179,7 +176,7 @@ function metered(timeline, sizes) {
     if (again) made[key] = new Map(plan.inputs.map((i) => [i, array(i)]));
     if (k === B || k === W) made[key] = null;
   }
-  for (const e of oncePer(timeline, inOrder)) {
+  for (const e of inOrder(timeline)) {
     for (let part = parts[e]; part < parts[e + 1]; part++) run(part, meters[home[e]], end[e]);
     meters[home[e]].sample(end[e], start[e] === end[e]);
   }
