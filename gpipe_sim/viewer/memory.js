@@ -4,42 +4,44 @@
 // counts in the first category that does, in the order of TABLES.categories; a message to another device is a copy.
 
 import { TABLES } from "./tables.js";
-import { B, F, KINDS, R, U, W } from "./clock.js";
+import { B, F, I, KINDS, R, U, W } from "./clock.js";
 import { inOrder } from "./why.js";
 
 /** Steps {times, counts} of each device: forwards that have run and whose B or W has not. */
-export function inFlight({ program, start, end }) {
-  const { devices, first, parts, kind } = program;
-  const more = [...KINDS].map((letter) => Object.values(TABLES.holds[letter]).reduce((a, b) => a + b, 0));
-  return Array.from({ length: devices }, (_, device) => {
+export function inFlight({ program: { rows, first, parts, kind, entry }, start, end }) {
+  return rows.map((_, device) => {
     const changes = [];
-    for (let e = first[device]; e < first[device + 1] && end[e] >= 0; e++) {
-      const last = parts[e + 1] - 1;
-      if (last > parts[e]) changes.push([start[e], more[kind[parts[e]]]]); // both halves of a pair run at once
-      changes.push([end[e], more[kind[last]]]);
+    for (let part = parts[first[device]]; part < parts[first[device + 1]]; part++) {
+      const e = entry[part], ends = part === parts[e + 1] - 1; // both halves of a pair run at once
+      changes.push([ends ? end[e] : start[e], TABLES.in_flight[KINDS[kind[part]]]]);
     }
-    changes.sort((a, b) => a[0] - b[0]);
-    let count = 0;
-    return { times: [0, ...changes.map(([time]) => time)], counts: [0, ...changes.map(([, by]) => (count += by))] };
+    return stepsOf(changes);
   });
+}
+
+/** Changes [time, more or less] as steps {times, counts}, from 0 on. */
+export function stepsOf(changes) {
+  let count = 0;
+  changes.sort(([one], [other]) => one - other);
+  return { times: [0, ...changes.map(([time]) => time)], counts: [0, ...changes.map(([, by]) => (count += by))] };
 }
 
 /** The place among a device's steps of the one that holds at a time. */
 export function heldAt({ times }, time) {
   let low = 0, high = times.length;
-  while (low < high) {
+  while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if (times[middle] <= time) low = middle + 1;
+    if (times[middle] <= time) low = middle;
     else high = middle;
   }
-  return Math.max(0, low - 1);
+  return low;
 }
 
 /** Why the page cannot count bytes for this program; empty if it can. */
-export function whyNoBytes(program, sizes) {
-  const { stages, microbatches } = program, cut = sizes.stages.length;
+export function whyNoBytes(program, { stages: { length: cut }, samples }) {
+  const { stages, microbatches } = program;
   if (stages !== cut) return `the schedule has ${stages} stages, but the model is cut into ${cut}`;
-  if (sizes.samples < microbatches) return `${sizes.samples} samples cannot be cut into ${microbatches} microbatches`;
+  if (samples < microbatches) return `${samples} samples cannot be cut into ${microbatches} microbatches`;
   const older = "weights change on the way, and this page does not count the older ones that devices keep";
   return updatesOnTheWay(program) ? `${older}; predict_memory does` : "";
 }
@@ -51,134 +53,115 @@ function updatesOnTheWay({ kind, stage, home, entry, stages }) {
 
 /** The samples of each microbatch, as the library cuts a batch. */
 function samplesOf(program, { samples }) {
-  const count = program.microbatches, least = Math.floor(samples / count), larger = samples % count;
-  const alternating = updatesOnTheWay(program);
-  const until = (m) => (alternating ? Math.floor((samples * m) / count) : m * least + Math.min(m, larger));
-  return Array.from({ length: count }, (_, m) => until(m + 1) - until(m));
+  const count = program.microbatches, until = (m) => Math.floor((samples * m) / count);
+  const evenly = updatesOnTheWay(program), larger = samples % count;
+  return Array.from({ length: count }, (_, m) => (evenly ? until(m + 1) - until(m) : until(1) + (m < larger ? 1 : 0)));
 }
 
 const bytesFor = ([fixed, perSample], samples) => fixed + perSample * samples;
+const [INPUTS_KEPT, GRADIENTS, MESSAGES] = ["boundary inputs", "gradients", "messages"];
+
+/** The numbers of the arrays that reach a stage from the one before it, or, a gradient, from the one after. */
+const reaching = (of, forward) => (forward ? of?.keeps["boundary inputs"] : of?.["output gradient"]) ?? [];
 
 /** The bytes of a message of this program: a function for `simulate`. */
 export function messageBytes(sizes, program) {
-  const samples = samplesOf(program, sizes);
+  const samples = samplesOf(program, sizes), { kind, stage, microbatch } = program;
   return ({ part }) => {
-    const of = sizes.stages[program.stage[part]], numbers = program.kind[part] === F ? of.output : of["input gradient"];
-    return numbers.reduce((sum, i) => sum + bytesFor(sizes.arrays[i], samples[program.microbatch[part]]), 0);
+    const forward = kind[part] === F, numbers = reaching(sizes.stages[stage[part] + (forward ? 1 : -1)], forward);
+    return numbers.reduce((sum, i) => sum + bytesFor(sizes.arrays[i], samples[microbatch[part]]), 0);
   };
 }
 
-function firstHeld(holders) {
-  let first = 0;
-  while (first < holders.length && !holders[first]) first++;
-  return first;
-}
-
-/** What one device holds: bytes by category, now and where actions ended. An array is {bytes, holders by category}. */
+/** What one device holds: bytes by category, now and where actions ended. */
 class Meter {
-  held = new Map();
+  held = new Map(); // by array, how often each category holds it
   now = TABLES.categories.map(() => 0);
   times = [];
+  total = [];
   columns = TABLES.categories.map(() => []);
 
-  /** By key, arrays and the category of each. */
-  keep(key, arrays, places) {
-    this.held.set(key, [arrays, places]);
-    this.count(arrays, places, 1);
-  }
-
-  take(key) {
-    const [arrays, places] = this.held.get(key) ?? [[], []];
-    this.held.delete(key);
-    this.count(arrays, places, -1);
-    return arrays;
-  }
-
-  count(arrays, places, by) {
-    for (let i = 0; i < arrays.length; i++) {
-      const { bytes, holders } = arrays[i], before = firstHeld(holders);
-      holders[places[i]] += by;
-      if (before < holders.length) this.now[before] -= bytes;
-      if (firstHeld(holders) < holders.length) this.now[firstHeld(holders)] += bytes;
-    }
+  /** An array is held in a category once more (by = 1), or once less. */
+  count(array, place, by, bytes) {
+    const holders = this.held.get(array) ?? TABLES.categories.map(() => 0), before = holders.findIndex(Boolean);
+    holders[place] += by;
+    const after = holders.findIndex(Boolean);
+    if (before >= 0) this.now[before] -= bytes;
+    if (after >= 0) this.now[after] += bytes;
+    if (after >= 0) this.held.set(array, holders);
+    else this.held.delete(array);
   }
 
   /** The last sample of each moment counts; an action that takes no time has its own. */
   sample(time, instant) {
-    const again = !instant && this.times.at(-1) === time, i = this.times.length - (again ? 1 : 0);
-    this.times[i] = time;
-    for (let place = 0; place < this.now.length; place++) this.columns[place][i] = this.now[place];
-  }
-
-  get steps() {
-    const bytes = Object.fromEntries(TABLES.categories.map((name, place) => [name, this.columns[place]]));
-    const total = this.times.map((_, i) => this.columns.reduce((sum, column) => sum + column[i], 0));
-    return { times: this.times, bytes, total };
+    const { times, total, columns, now } = this, again = !instant && times.at(-1) === time;
+    const i = times.length - (again ? 1 : 0);
+    times[i] = time;
+    total[i] = now.reduce((sum, each) => sum + each);
+    columns.forEach((column, place) => (column[i] = now[place]));
   }
 }
 
 /** Steps {times, bytes: {category: [...]}, total} of each device, where actions end; null if `whyNoBytes` says why. */
 export function bytesHeld(timeline, sizes) {
   if (whyNoBytes(timeline.program, sizes)) return null;
-  return metered(timeline, sizes);
-}
-
-const placeOf = (category) => TABLES.categories.indexOf(category);
-const freshArray = (bytes) => ({ bytes, holders: TABLES.categories.map(() => 0) });
-
-/** What a kind of action does at a stage: frees and makes, as [category, arrays, where each counts], and sends. */
-function planOf(of, kind) {
-  const inputs = of.keeps["boundary inputs"], way = { F: 1, recomputed: 1, B: -1, I: -1 }[kind] ?? 0;
-  const changes = Object.entries(TABLES.holds[kind]).map(([name, by]) => {
-    const places = of.keeps[name].map((i) => placeOf(inputs.includes(i) ? "boundary inputs" : name));
-    return { by, change: [placeOf(name), of.keeps[name], places] };
-  });
-  const [frees, makes] = [-1, 1].map((sign) => changes.filter(({ by }) => by === sign).map(({ change }) => change));
-  const [comes, goes] = way > 0 ? [inputs, of.output] : [of["output gradient"], of["input gradient"]];
-  return { frees, makes, way, comes, goes, inputs, sent: goes.map(() => placeOf("messages")) };
-}
-
-/** All actions as they end: each frees, receives, sends and keeps what its plan says; then its device is metered. */
-function metered(timeline, sizes) {
-  const { program, start, end } = timeline;
-  const { microbatches, home, parts, stage, kind, microbatch, entry, find } = program;
-  const samples = samplesOf(program, sizes), made = [], pairs = sizes.stages.length * microbatches;
-  const plans = sizes.stages.map((of) => [...KINDS, "recomputed"].map((name) => planOf(of, name)));
-  const meters = program.placement.map((held) => {
-    const meter = Object.assign(new Meter(), { haveGradients: new Set() });
-    for (const name of ["parameters", "optimizer state"])
-      meter.now[placeOf(name)] = held.reduce((sum, s) => sum + sizes.stages[s][name], 0);
+  const { program, start, end } = timeline, { stages, arrays } = sizes, samples = samplesOf(program, sizes);
+  const { microbatches, placement, home, parts, stage, kind, microbatch, entry, find } = program;
+  const placeOf = Object.fromEntries(TABLES.categories.map((name, place) => [name, place]));
+  const meters = placement.map((own) => {
+    const meter = new Meter(), sum = (name) => own.reduce((all, s) => all + stages[s][name], 0);
+    for (const name of ["parameters", "optimizer state"]) meter.now[placeOf[name]] = sum(name);
     meter.sample(0);
     return meter;
   });
-  function run(part, meter, time) {
-    const [s, k, m] = [stage[part], kind[part], microbatch[part]], key = s * microbatches + m;
-    const again = k === F && find(R, s, m) >= 0, plan = plans[s][again ? KINDS.length : k];
-    if (k === F) made[key] = new Map(); // the arrays of this stage and microbatch, by number
-    const arrays = made[key];
-    const array = (i) => {
-      if (!arrays.has(i)) arrays.set(i, freshArray(bytesFor(sizes.arrays[i], samples[m])));
-      return arrays.get(i);
-    };
-    for (const [place] of plan.frees) meter.take(place * pairs + key);
-    if (plan.way) {
-      const { way, comes, goes, sent } = plan, to = find(F, s + way, m), peer = meters[home[entry[to]]];
-      meter.take(-way * (key + 1)).forEach((each, i) => arrays.has(comes[i]) || arrays.set(comes[i], each));
-      const copied = (i) => (peer === meter ? array(i) : freshArray(array(i).bytes));
-      peer?.keep(-way * (key + way * microbatches + 1), goes.map(copied), sent);
-      if (peer !== meter) peer?.sample(time);
+  const homeOf = (s, m) => home[entry[find(F, s, m)]], again = (s, m) => find(R, s, m) >= 0;
+
+  /** The stage whose array this is on the device: a neighbour there hands it over as it is. */
+  function makerOf(s, m, i) {
+    for (const forward of [true, false]) {
+      let at = s;
+      const step = forward ? -1 : 1;
+      while (reaching(stages[at], forward).includes(i) && homeOf(at + step, m) === homeOf(s, m)) at += step;
+      if (at !== s) return at;
     }
-    if ((k === B || k === W) && !meter.haveGradients.has(s)) {
-      meter.haveGradients.add(s);
-      meter.now[placeOf("gradients")] += bytesFor(sizes.stages[s].gradients, samples[m]);
+    return s;
+  }
+
+  /** A device holds some arrays of a stage and microbatch once more, or once less. */
+  function change(device, s, m, name, numbers, by) {
+    numbers.forEach((i, n) => {
+      const maker = makerOf(s, m, i), bytes = bytesFor(arrays[i], samples[m]);
+      const came = reaching(stages[s], true).includes(i);
+      const place = placeOf[came && name !== MESSAGES ? INPUTS_KEPT : name];
+      const remade = maker >= s && !came && again(maker, m);
+      const array = ((maker * 2 + (remade ? 1 : 0)) * microbatches + m) * arrays.length + i;
+      if (maker === s && numbers.indexOf(i) < n) meters[device].now[place] += by * bytes; // copied under each name
+      else meters[device].count(array, place, by, bytes);
+    });
+  }
+  const summed = new Set();
+  function run(part, device, time) {
+    const [s, k, m] = [stage[part], kind[part], microbatch[part]], of = stages[s];
+    const holds = TABLES.holds[k === F && again(s, m) ? "recomputed" : KINDS[k]];
+    for (const [name, by] of Object.entries(holds)) change(device, s, m, name, of.keeps[name], by);
+    const step = { [F]: 1, [B]: -1, [I]: -1 }[k], target = homeOf(s + step, m);
+    if (homeOf(s - step, m) >= 0) change(device, s, m, MESSAGES, reaching(of, step > 0), -1);
+    if (target >= 0) {
+      change(target, s + step, m, MESSAGES, reaching(stages[s + step], step > 0), 1);
+      if (target !== device) meters[target].sample(time);
     }
-    for (const [place, numbers, places] of plan.makes) meter.keep(place * pairs + key, numbers.map(array), places);
-    if (again) made[key] = new Map(plan.inputs.map((i) => [i, array(i)]));
-    if (k === B || k === W) made[key] = null;
+    const copy = device * stages.length + s;
+    if ((k === B || k === W) && !summed.has(copy)) {
+      summed.add(copy);
+      meters[device].now[placeOf[GRADIENTS]] += bytesFor(of.gradients, samples[m]);
+    }
   }
   for (const e of inOrder(timeline)) {
-    for (let part = parts[e]; part < parts[e + 1]; part++) run(part, meters[home[e]], end[e]);
+    for (let part = parts[e]; part < parts[e + 1]; part++) run(part, home[e], end[e]);
     meters[home[e]].sample(end[e], start[e] === end[e]);
   }
-  return meters.map((meter) => meter.steps);
+  return meters.map(({ times, total, columns }) => {
+    const bytes = Object.fromEntries(TABLES.categories.map((name, place) => [name, columns[place]]));
+    return { times, bytes, total };
+  });
 }
