@@ -59,109 +59,97 @@ function samplesOf(program, { samples }) {
 }
 
 const bytesFor = ([fixed, perSample], samples) => fixed + perSample * samples;
-const [INPUTS_KEPT, GRADIENTS, MESSAGES] = ["boundary inputs", "gradients", "messages"];
 
-/** The numbers of the arrays that reach a stage from the one before it, or, a gradient, from the one after. */
-const reaching = (of, forward) => (forward ? of?.keeps["boundary inputs"] : of?.["output gradient"]) ?? [];
+/** The arrays that reach a stage from the one before it (way 1), or, as a gradient, from the one after it (way -1). */
+const reaching = (of, way) => (way > 0 ? of?.keeps["boundary inputs"] : of?.["output gradient"]) ?? [];
 
 /** The bytes of a message of this program: a function for `simulate`. */
 export function messageBytes(sizes, program) {
   const samples = samplesOf(program, sizes), { kind, stage, microbatch } = program;
   return ({ part }) => {
-    const forward = kind[part] === F, numbers = reaching(sizes.stages[stage[part] + (forward ? 1 : -1)], forward);
-    return numbers.reduce((sum, i) => sum + bytesFor(sizes.arrays[i], samples[microbatch[part]]), 0);
+    const way = kind[part] === F ? 1 : -1, bytes = (i) => bytesFor(sizes.arrays[i], samples[microbatch[part]]);
+    return reaching(sizes.stages[stage[part] + way], way).reduce((sum, i) => sum + bytes(i), 0);
   };
 }
 
+const eachCategory = (value) => Object.fromEntries(TABLES.categories.map((name) => [name, value()]));
+const NOTHING = eachCategory(() => 0);
+
 /** What one device holds: bytes by category, now and where actions ended. */
 class Meter {
-  held = new Map(); // by array, how often each category holds it
-  now = TABLES.categories.map(() => 0);
   times = [];
   total = [];
-  columns = TABLES.categories.map(() => []);
+  bytes = eachCategory(() => []);
+  now = { ...NOTHING };
+  held = new Map(); // by array, how often each category holds it
 
   /** An array is held in a category once more (by = 1), or once less. */
-  count(array, place, by, bytes) {
-    const holders = this.held.get(array) ?? TABLES.categories.map(() => 0), before = holders.findIndex(Boolean);
-    holders[place] += by;
-    const after = holders.findIndex(Boolean);
-    if (before >= 0) this.now[before] -= bytes;
-    if (after >= 0) this.now[after] += bytes;
-    if (after >= 0) this.held.set(array, holders);
+  count(array, name, by, bytes) {
+    const holders = this.held.get(array) ?? { ...NOTHING }, first = () => TABLES.categories.find((each) => holders[each]);
+    const before = first();
+    holders[name] += by;
+    const after = first();
+    if (before) this.now[before] -= bytes;
+    if (after) this.now[after] += bytes;
+    if (after) this.held.set(array, holders);
     else this.held.delete(array);
   }
 
   /** The last sample of each moment counts; an action that takes no time has its own. */
   sample(time, instant) {
-    const { times, total, columns, now } = this, again = !instant && times.at(-1) === time;
-    const i = times.length - (again ? 1 : 0);
-    times[i] = time;
-    total[i] = now.reduce((sum, each) => sum + each);
-    columns.forEach((column, place) => (column[i] = now[place]));
+    const again = !instant && this.times.at(-1) === time, i = this.times.length - (again ? 1 : 0);
+    this.times[i] = time;
+    this.total[i] = 0;
+    for (const name of TABLES.categories) this.total[i] += this.bytes[name][i] = this.now[name];
   }
 }
 
 /** Steps {times, bytes: {category: [...]}, total} of each device, where actions end; null if `whyNoBytes` says why. */
 export function bytesHeld(timeline, sizes) {
-  if (whyNoBytes(timeline.program, sizes)) return null;
-  const { program, start, end } = timeline, { stages, arrays } = sizes, samples = samplesOf(program, sizes);
-  const { microbatches, placement, home, parts, stage, kind, microbatch, entry, find } = program;
-  const placeOf = Object.fromEntries(TABLES.categories.map((name, place) => [name, place]));
-  const meters = placement.map((own) => {
-    const meter = new Meter(), sum = (name) => own.reduce((all, s) => all + stages[s][name], 0);
-    for (const name of ["parameters", "optimizer state"]) meter.now[placeOf[name]] = sum(name);
+  const { program, start, end } = timeline, { stages, arrays } = sizes;
+  if (whyNoBytes(program, sizes)) return null;
+  const { placement, home, parts, stage, kind, microbatch, entry, find } = program, samples = samplesOf(program, sizes);
+  const homeOf = (s, m) => home[entry[find(F, s, m)]], meters = placement.map(() => new Meter());
+  meters.forEach((meter, device) => {
+    for (const s of placement[device])
+      for (const name of ["parameters", "optimizer state"]) meter.now[name] += stages[s][name];
     meter.sample(0);
-    return meter;
   });
-  const homeOf = (s, m) => home[entry[find(F, s, m)]], again = (s, m) => find(R, s, m) >= 0;
 
-  /** The stage whose array this is on the device: a neighbour there hands it over as it is. */
-  function makerOf(s, m, i) {
-    for (const forward of [true, false]) {
-      let at = s;
-      const step = forward ? -1 : 1;
-      while (reaching(stages[at], forward).includes(i) && homeOf(at + step, m) === homeOf(s, m)) at += step;
-      if (at !== s) return at;
-    }
-    return s;
+  /** The stage that made an array which it may have from the stages before (way 1) or after it, on its device. */
+  function makerOf(i, s, m, way) {
+    const handed = reaching(stages[s], way).includes(i) && homeOf(s - way, m) === homeOf(s, m);
+    return handed ? makerOf(i, s - way, m, way) : s;
   }
 
-  /** A device holds some arrays of a stage and microbatch once more, or once less. */
-  function change(device, s, m, name, numbers, by) {
-    numbers.forEach((i, n) => {
-      const maker = makerOf(s, m, i), bytes = bytesFor(arrays[i], samples[m]);
-      const came = reaching(stages[s], true).includes(i);
-      const place = placeOf[came && name !== MESSAGES ? INPUTS_KEPT : name];
-      const remade = maker >= s && !came && again(maker, m);
-      const array = ((maker * 2 + (remade ? 1 : 0)) * microbatches + m) * arrays.length + i;
-      if (maker === s && numbers.indexOf(i) < n) meters[device].now[place] += by * bytes; // copied under each name
-      else meters[device].count(array, place, by, bytes);
+  /** A device holds these arrays of a stage and microbatch once more, or once less. */
+  function change(meter, s, m, name, by, numbers = stages[s].keeps[name]) {
+    const inputs = reaching(stages[s], 1);
+    numbers.forEach((i, place) => {
+      const came = inputs.includes(i), maker = makerOf(i, s, m, came ? 1 : -1), bytes = bytesFor(arrays[i], samples[m]);
+      const counts = came && name !== "messages" ? "boundary inputs" : name, again = came ? -1 : find(R, maker, m);
+      const array = (again < 0 ? find(F, maker, m) : again) * arrays.length + i;
+      if (maker === s && numbers.indexOf(i) < place) meter.now[counts] += by * bytes; // one copy under each name
+      else meter.count(array, counts, by, bytes);
     });
   }
-  const summed = new Set();
-  function run(part, device, time) {
-    const [s, k, m] = [stage[part], kind[part], microbatch[part]], of = stages[s];
-    const holds = TABLES.holds[k === F && again(s, m) ? "recomputed" : KINDS[k]];
-    for (const [name, by] of Object.entries(holds)) change(device, s, m, name, of.keeps[name], by);
-    const step = { [F]: 1, [B]: -1, [I]: -1 }[k], target = homeOf(s + step, m);
-    if (homeOf(s - step, m) >= 0) change(device, s, m, MESSAGES, reaching(of, step > 0), -1);
-    if (target >= 0) {
-      change(target, s + step, m, MESSAGES, reaching(stages[s + step], step > 0), 1);
-      if (target !== device) meters[target].sample(time);
-    }
-    const copy = device * stages.length + s;
-    if ((k === B || k === W) && !summed.has(copy)) {
-      summed.add(copy);
-      meters[device].now[placeOf[GRADIENTS]] += bytesFor(of.gradients, samples[m]);
-    }
+
+  /** An action ends: it takes the message that it needs, sends one, and makes and frees what TABLES.holds says. */
+  function run(part, time) {
+    const [s, k, m, device] = [stage[part], kind[part], microbatch[part], home[entry[part]]], meter = meters[device];
+    const way = { [F]: 1, [B]: -1, [I]: -1 }[k], gradients = `gradients of stage ${s}`;
+    const holds = TABLES.holds[k === F && find(R, s, m) >= 0 ? "recomputed" : KINDS[k]];
+    for (const [name, by] of Object.entries(holds)) change(meter, s, m, name, by);
+    if (way && homeOf(s - way, m) >= 0) change(meter, s, m, "messages", -1, reaching(stages[s], way));
+    const target = way && meters[homeOf(s + way, m)];
+    if (target) change(target, s + way, m, "messages", 1, reaching(stages[s + way], way));
+    if (target !== meter) target?.sample(time);
+    if ((k === B || k === W) && !meter.held.has(gradients))
+      meter.count(gradients, "gradients", 1, bytesFor(stages[s].gradients, samples[m]));
   }
   for (const e of inOrder(timeline)) {
-    for (let part = parts[e]; part < parts[e + 1]; part++) run(part, home[e], end[e]);
+    for (let part = parts[e]; part < parts[e + 1]; part++) run(part, end[e]);
     meters[home[e]].sample(end[e], start[e] === end[e]);
   }
-  return meters.map(({ times, total, columns }) => {
-    const bytes = Object.fromEntries(TABLES.categories.map((name, place) => [name, columns[place]]));
-    return { times, bytes, total };
-  });
+  return meters;
 }
