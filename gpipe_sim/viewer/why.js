@@ -9,242 +9,194 @@ import { U, writeEntry } from "./clock.js";
 
 /** A time as text, as Python writes it: whole numbers in full, others to four digits, from 1000 on without decimals. */
 export function number(value) {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
   if (Number.isInteger(value)) return String(BigInt(value));
-  const below = Math.floor(value), more = value - below;
-  if (Math.abs(value) >= 1000) return String(below + (more > 0.5 || (more === 0.5 && below % 2) ? 1 : 0));
-  const halfWay = /^(-?\d\.\d\d[02468])50+(e.+)$/.exec(value.toExponential(40)); // Python takes the even digit too
-  const [digits, power] = (halfWay ? halfWay[1] + halfWay[2] : value.toExponential(3)).split("e").map(Number);
-  return power < -4 ? `${digits}e-${String(-power).padStart(2, "0")}` : String(Number(`${digits}e${power}`));
+  if (!Number.isFinite(value)) return String(value).replace("Infinity", "inf");
+  const digits = Math.max(4, String(Math.trunc(Math.abs(value))).length);
+  const halfWay = /^(.*[02468]\.?)50{49}$/.exec(value.toPrecision(digits + 50)); // Python takes the even digit then
+  const rounded = halfWay ? halfWay[1] : value.toPrecision(digits);
+  if (Math.abs(rounded) >= 1e-4) return String(Number(rounded));
+  return value.toExponential(3).replace(/\.?0+e/, "e").replace(/-(\d)$/, "-0$1");
 }
 
 /** A timeline as Python gives it: start and end by entry, sent and arrived (or null) by need that crosses. */
-export function givenTimeline(program, times) {
-  const crossing = program.messageOf.filter((message) => message >= 0), collectives = times.collectives ?? [];
-  const byMessage = (column) => {
-    const found = new Float64Array(program.messages.length);
-    column.forEach((time, i) => (found[crossing[i]] = time));
+export function givenTimeline(program, { start, end, sent, arrived, collectives }) {
+  const crossing = program.messageOf.filter((message) => message >= 0), stuck = new Map();
+  const [leaves, comes] = [sent, arrived].map((times) => {
+    const found = times && new Float64Array(program.messages.length);
+    crossing.forEach((message, i) => found && (found[message] = times[i]));
     return found;
-  };
-  const [start, end] = [times.start, times.end].map((column) => Float64Array.from(column));
-  const [sent, arrived] = [times.sent, times.arrived].map((column) => (column ? byMessage(column) : null));
-  const makespan = [...end, ...collectives.map((each) => each.end)].reduce((a, b) => Math.max(a, b), 0);
-  return { program, start, end, sent, arrived, makespan, stuck: new Map(), collectives, measured: true };
-}
-
-const madeOnce = new WeakMap();
-
-/** What `make` makes of a timeline: made when first asked for, and kept as long as the timeline is. */
-export function oncePer(timeline, make) {
-  if (!madeOnce.has(timeline)) madeOnce.set(timeline, new Map());
-  const made = madeOnce.get(timeline);
-  if (!made.has(make)) made.set(make, make(timeline));
-  return made.get(make);
+  });
+  const makespan = [...end, ...collectives.map((each) => each.end)].reduce((most, each) => Math.max(most, each), 0);
+  const columns = { start: Float64Array.from(start), end: Float64Array.from(end), sent: leaves, arrived: comes };
+  return { program, ...columns, makespan, stuck, collectives, measured: true };
 }
 
 /** Entries in the order in which they end. Of some that start and end together, what needs another one is later. */
-export function inOrder({ program, start, end }) {
-  const level = levelsOf(program), ended = [...level.keys()].filter((e) => end[e] >= 0);
-  return ended.sort((a, b) => end[a] - end[b] || start[a] - start[b] || level[a] - level[b] || a - b);
+export function inOrder(timeline) {
+  const { program, start, end } = timeline, level = timeline.inOrder ? [] : levelsOf(program);
+  const later = (a, b) => end[a] - end[b] || start[a] - start[b] || level[a] - level[b] || a - b;
+  return (timeline.inOrder ??= [...level.keys()].sort(later));
 }
 
 /** By entry, the round in which it runs if in each round every device goes on that can. */
-function levelsOf({ size, devices, first, needs, needsFrom, entry }) {
-  const level = new Int32Array(size).fill(size), next = first.slice(0, devices);
-  const canRun = (e, round) => {
-    for (let n = needsFrom[e]; n < needsFrom[e + 1]; n++) if (level[entry[needs[n]]] >= round) return false;
-    return true;
-  };
-  for (let round = 0, ran = true; ran; round++) {
-    ran = false;
-    for (let d = 0; d < devices; d++) {
-      if (next[d] === first[d + 1] || !canRun(next[d], round)) continue;
-      level[next[d]++] = round;
-      ran = true;
-    }
+function levelsOf({ size, rows, first, needs, needsFrom, entry, home }) {
+  const level = new Int32Array(size), next = first.slice(0, -1), ran = (e) => e < next[home[e]];
+  const canRun = (e) => needs.subarray(needsFrom[e], needsFrom[e + 1]).every((need) => ran(entry[need]));
+  for (let round = 0, going = [...rows.keys()]; going.length; round++) {
+    going = [...rows.keys()].filter((device) => next[device] < first[device + 1] && canRun(next[device]));
+    for (const device of going) level[next[device]++] = round;
   }
   return level;
 }
 
 const partText = ({ stage, kind, microbatch }, part) => writeEntry([stage[part], kind[part], microbatch[part]]);
+const fromTo = (from, to) => `from ${number(from)} to ${number(to)}`;
+const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
+const onDevice = ({ first }, device) => range(first[device], first[device + 1]);
 
 /** The first of the items for which `key` is largest, or undefined. */
 function firstMost(items, key) {
-  const keys = items.map(key);
-  return items[keys.indexOf(keys.reduce((a, b) => Math.max(a, b), -Infinity))];
+  return items.reduce((most, each) => (most === undefined || key(each) > key(most) ? each : most), undefined);
 }
 
-/** For each cause, the one that held it back. Where there is no entry or message, its number is -1. */
-class HeldBack {
-  constructor(timeline) {
-    Object.assign(this, timeline.program, timeline);
-    const { messages, sent, arrived, collectives } = this, last = new Map();
-    this.byArrival = arrived ? [...messages.keys()].sort((a, b) => arrived[a] - arrived[b] || a - b) : [];
-    this.aheadOnLink = new Map();
-    for (const i of [...this.byArrival].sort((a, b) => sent[a] - sent[b])) {
-      const link = `${messages[i].source} ${messages[i].target}`;
-      this.aheadOnLink.set(i, last.get(link) ?? -1);
-      last.set(link, i);
-    }
-    this.ending = new Map(); // collectives by their end
-    collectives.forEach(({ end }, i) => this.ending.set(end, [...(this.ending.get(end) ?? []), i]));
+/** What held back each cause of a timeline, as functions; of what is not there, they say undefined. */
+function causesOf({ program, start, end, sent, arrived, collectives }) {
+  const { entries, entry, first, home, needs, needsFrom, messages, messageOf } = program;
+  const leaving = (a, b) => sent[a] - sent[b] || arrived[a] - arrived[b] || a - b;
+  const byLeaving = sent ? [...messages.keys()].sort(leaving) : [];
+  const source = (need) => entry[needs[need]], sender = (message) => entry[messages[message].part];
+  const arrival = (need) => arrived?.[messageOf[need]] ?? end[source(need)];
+  const latest = (e) => firstMost(range(needsFrom[e], needsFrom[e + 1]), arrival); // of all that an entry needs
+  const before = (e) => (e > first[home[e]] ? e - 1 : undefined); // on its device
+  const couldStart = (e) => Math.max(end[before(e)] ?? 0, arrival(latest(e)) ?? 0);
+  const starts = (cause) => start[cause.entry] ?? sent?.[cause.message] ?? collectives[cause.collective].start;
+  const ends = (cause) => end[cause.entry] ?? collectives[cause.collective].end;
+
+  /** The cause of a cause. The device's own previous action wins if a message came as it ended. */
+  function by({ entry: e, message, collective }) {
+    if (collective !== undefined) return beforeTogether(collective);
+    if (message !== undefined) return ahead(message) ?? { entry: sender(message) };
+    const need = latest(e), own = before(e);
+    const summed = start[e] > couldStart(e) ? together(home[e], start[e]) : undefined;
+    if (summed || need === undefined || end[own] >= arrival(need)) return summed ?? (own >= 0 ? { entry: own } : own);
+    return arrival(need) > end[source(need)] ? { message: messageOf[need] } : { entry: source(need) };
   }
 
-  source = (need) => this.entry[this.needs[need]];
-  sender = (message) => this.entry[this.messages[message].part];
-  before = (e) => (e > this.first[this.home[e]] ? e - 1 : -1); // on its device
-  message = (need) => (this.arrived ? this.messageOf[need] : -1);
-  arrival = (need) => (this.message(need) < 0 ? this.end[this.source(need)] : this.arrived[this.message(need)]);
-
-  /** Of all that an entry needs, what arrives last, or undefined. */
-  need(e) {
-    const from = this.needsFrom[e], count = this.needsFrom[e + 1] - from;
-    return firstMost(Array.from({ length: count }, (_, i) => from + i), this.arrival);
-  }
-
-  /** When its device is free and all that it needs has arrived. */
-  couldStart(e) {
-    const need = this.need(e);
-    return Math.max(this.end[this.before(e)] ?? 0, need === undefined ? 0 : this.arrival(need));
-  }
-
-  /** The cause of a cause, or undefined. The device's own previous action wins if a message came as it ended. */
-  by({ entry: e, message, collective }) {
-    if (collective !== undefined) return this.beforeTogether(collective);
-    if (message !== undefined) {
-      const ahead = this.ahead(message);
-      return ahead < 0 ? { entry: this.sender(message) } : { message: ahead };
-    }
-    const late = this.start[e] > this.couldStart(e), before = this.before(e), need = this.need(e);
-    const summed = late ? this.together(this.home[e], this.start[e]) : undefined;
-    if (summed !== undefined) return { collective: summed };
-    if (need === undefined || this.end[before] >= this.arrival(need)) return before < 0 ? undefined : { entry: before };
-    const brings = this.message(need), source = this.source(need);
-    return brings >= 0 && this.arrived[brings] > this.end[source] ? { message: brings } : { entry: source };
-  }
-
-  /** The entry, or if updates took no time, the last one before it that kept the device busy. */
-  tookTime(e) {
-    const instant = this.start[e] === this.end[e] && this.end[this.before(e)] === this.end[e];
-    return instant ? this.tookTime(this.before(e)) : e;
-  }
-
-  /** A collective of this device that ends just then; of those before `until`. */
-  together(device, end, until = Infinity) {
-    return this.ending.get(end)?.find((i) => i < until && this.collectives[i].devices.includes(device));
+  /** A collective of this device that ends at a time; of those before `until`. */
+  function together(device, time, until = collectives.length) {
+    const its = ({ end: ends, devices }, i) => i < until && ends === time && devices.includes(device);
+    const collective = collectives.findIndex(its);
+    return collective < 0 ? undefined : { collective };
   }
 
   /** What a collective waited for: another one on a device of its own, or what it sums or passes on. */
-  beforeTogether(collective) {
-    const { first, parts, kind, start, end } = this, its = this.collectives[collective];
-    const earlier = its.devices.map((device) => this.together(device, its.start, collective));
-    const found = earlier.filter((i) => i !== undefined).map((i) => [{ collective: i }, this.collectives[i].end]);
-    for (const device of its.devices) {
-      for (let e = first[device]; e < first[device + 1]; e++) {
-        const here = its.stage === null || this.stage.subarray(parts[e], parts[e + 1]).includes(its.stage);
-        if (here && start[e] < its.start && kind[parts[e + 1] - 1] !== U) found.push([{ entry: e }, end[e]]);
-      }
-    }
-    return firstMost(found, ([, ends]) => Math.min(ends, its.start))?.[0];
+  function beforeTogether(collective) {
+    const { stage, devices, start: from } = collectives[collective];
+    const sums = ([s, , , other]) => stage === null || s === stage || other === stage;
+    const made = (e) => start[e] < from && entries[e].at(-2) !== U && sums(entries[e]);
+    const earlier = devices.map((device) => together(device, from, collective)).filter(Boolean);
+    const actions = devices.flatMap((device) => onDevice(program, device).filter(made)).map((e) => ({ entry: e }));
+    return firstMost([...earlier, ...actions], (cause) => Math.min(ends(cause), from));
   }
 
-  /** The message that one waits for after its action has ended: on its link, or on a wire that links share; or -1. */
-  ahead(message) {
-    const { sent, arrived } = this, leaves = sent[message], ahead = this.aheadOnLink.get(message);
-    if (leaves <= this.end[this.sender(message)]) return -1;
-    if (arrived[ahead] >= leaves) return ahead;
-    return firstMost(this.byArrival.filter((i) => sent[i] < leaves && leaves <= arrived[i]), (i) => sent[i]) ?? -1;
+  const onOneLink = (a, b) => messages[a].source === messages[b].source && messages[a].target === messages[b].target;
+
+  /** The message that one waits for after its action has ended: on its link, or on a wire that links share. */
+  function ahead(message) {
+    const leaves = sent[message];
+    if (leaves <= end[sender(message)]) return undefined;
+    const earlier = byLeaving.slice(0, byLeaving.indexOf(message));
+    const own = earlier.findLast((other) => onOneLink(other, message));
+    const sharing = () => earlier.filter((other) => sent[other] < leaves && leaves <= arrived[other]);
+    const found = arrived[own] >= leaves ? own : firstMost(sharing(), (other) => sent[other]);
+    return found === undefined ? undefined : { message: found };
+  }
+
+  /** The entry, or if updates took no time, the last one before it that kept the device busy. */
+  function tookTime(e) {
+    const instant = start[e] === end[e] && end[before(e)] === end[e];
+    return instant ? tookTime(before(e)) : e;
   }
 
   /** When what is needed runs; and if that takes a while, when it arrives, and which link was not free. */
-  runs(need) {
-    const source = this.source(need), message = this.message(need), made = this.end[source];
-    const on = `which device ${this.home[source]} runs from ${number(this.start[source])} to ${number(made)}`;
-    const says = `${partText(this, this.needs[need])}, ${on}`;
-    if (message < 0 || this.arrived[message] <= made) return says;
-    const ahead = this.ahead(message), arrives = `arrives at ${number(this.arrived[message])}`;
-    if (ahead < 0) return `${says} and which ${arrives}`;
-    const [own, other] = [message, ahead].map((i) => this.messages[i]), first = partText(this, other.part);
-    const same = own.source === other.source && own.target === other.target;
-    const where = same ? `for the link, where ${first} is` : `while what ${first} made is sent`;
-    return `${says} and which waits until ${number(this.sent[message])} ${where}, and ${arrives}`;
+  function runs(need) {
+    const e = source(need), own = messageOf[need];
+    const says = `${partText(program, needs[need])}, which device ${home[e]} runs ${fromTo(start[e], end[e])}`;
+    if (arrival(need) <= end[e]) return says;
+    const other = ahead(own)?.message, arrives = `arrives at ${number(arrived[own])}`;
+    if (other === undefined) return `${says} and which ${arrives}`;
+    const made = partText(program, messages[other].part);
+    const where = onOneLink(own, other) ? `for the link, where ${made} is` : `while what ${made} made is sent`;
+    return `${says} and which waits until ${number(sent[own])} ${where}, and ${arrives}`;
   }
 
   /** Pairs [entry, words]: what one waited for, and what held that back in turn if it came after the gap began. */
-  chain(e, since) {
+  function chain(e, since) {
     const links = [];
-    for (let head = "", need; links.length < 2 && (need = this.need(e)) !== undefined; ) {
-      e = this.source(need);
-      links.push([e, head + this.runs(need)]);
-      const busy = this.couldStart(e) > since ? this.by({ entry: e })?.entry : e;
-      if (busy === e) break;
-      if (this.home[busy] === this.home[e]) return [...links, this.isBusy(this.tookTime(busy))];
-      head = `${partText(this, this.needs[need])} itself waits for `;
+    for (let head = "", need; links.length < 2 && (need = latest(e)) !== undefined; ) {
+      e = source(need);
+      links.push([e, head + runs(need)]);
+      if (couldStart(e) <= since) break;
+      const { entry: own } = by({ entry: e }) ?? {};
+      if (home[own] === home[e]) {
+        const busy = tookTime(own), until = number(end[busy]);
+        return [...links, [busy, `device ${home[e]} is busy with ${writeEntry(entries[busy])} until ${until}`]];
+      }
+      head = `${partText(program, needs[need])} itself waits for `;
     }
     return links;
   }
 
-  isBusy(e) {
-    return [e, `device ${this.home[e]} is busy with ${writeEntry(this.entries[e])} until ${number(this.end[e])}`];
-  }
+  return { by, starts, ends, couldStart, latest, together, chain };
 }
 
-const heldBackBy = (timeline) => new HeldBack(timeline);
+const heldBack = (timeline) => (timeline.heldBack ??= causesOf(timeline));
+
+/** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
+export function criticalPath(timeline) {
+  const { by, starts, ends } = heldBack(timeline), path = [];
+  const actions = inOrder(timeline).map((entry) => ({ entry }));
+  const collectives = timeline.collectives.map((_, collective) => ({ collective }));
+  for (let cause = firstMost([...actions, ...collectives], ends); cause; cause = starts(cause) > 0 && by(cause))
+    path.push(cause);
+  return path.reverse();
+}
 
 /** What a device does at a time, or waits for: {device, start, end, links, sentence}, where links are entries. */
 export function why(timeline, device, time) {
-  const { start, end, makespan, stuck, arrived, program } = timeline, { first, entries, needs, home } = program;
-  let now = -1, after = -1, since = 0;
-  for (let e = first[device + 1] - 1; e >= first[device]; e--) {
-    if (start[e] <= time && time < end[e]) now = e;
-    if (start[e] > time) after = e;
-    if (end[e] <= time && end[e] > since) since = end[e];
-  }
-  const [from, to] = now >= 0 ? [start[now], end[now]] : [since, after < 0 ? makespan : start[after]];
-  const between = `from ${number(from)} to ${number(to)}`;
+  const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { entries, home } = program;
+  const row = onDevice(program, device), now = row.find((e) => start[e] <= time && time < end[e]);
+  const after = row.find((e) => start[e] > time);
+  const since = row.reduce((last, e) => (end[e] <= time ? Math.max(last, end[e]) : last), 0);
+  const from = start[now] ?? since, to = end[now] ?? start[after] ?? makespan, between = fromTo(from, to);
   const said = (words, links = []) => ({ device, start: from, end: to, links, sentence: `device ${device} ${words}` });
   if (now >= 0) return said(`is busy with ${writeEntry(entries[now])} ${between}`, [now]);
-  if (first[device] === first[device + 1]) return said("has no actions");
-  if (after < 0 && stuck.has(device)) return said(stuckAt(timeline, device));
+  if (!row.length) return said("has no actions");
+  if (after === undefined && stuck.has(device)) return said(stuckAt(program, end, stuck.get(device)));
   const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
-  if (after < 0) return said(`is done at ${number(since)}; ${ends}`);
-  const heldBack = oncePer(timeline, heldBackBy), ready = heldBack.couldStart(after);
-  const waits = `waits ${between}${after === first[device] ? ", before its first action," : ""} for`;
-  const summed = ready < to ? heldBack.together(device, to) : undefined;
-  if (summed !== undefined) return said(`${waits} the ${collectiveText(timeline.collectives[summed])}`);
+  if (after === undefined) return said(`is done at ${number(since)}; ${ends}`);
+  const { couldStart, latest, together, chain } = heldBack(timeline), ready = couldStart(after);
+  const waits = `waits ${between}${after === row[0] ? ", before its first action," : ""} for`;
+  const summed = ready < to && together(device, to);
+  if (summed) return said(`${waits} the ${collectiveText(collectives[summed.collective])}`);
   if (ready <= since && arrived) return said(`sends or receives ${between}`);
   const could = `${writeEntry(entries[after])} could start at ${number(since)}`;
   if (ready <= since) return said(`${waits} nothing that the schedule knows of: ${could}`);
-  const chain = heldBack.chain(after, since), links = chain.map(([e]) => e), made = needs[heldBack.need(after)];
-  const assumed = !arrived && home[links[0]] !== device ? TABLES.assumed : "";
-  const receives = `; device ${device} receives what ${partText(program, made)} made until ${number(to)}`;
-  const reasons = chain.map(([, words]) => words).join("; ");
-  return said(`${waits} ${reasons}${assumed}${ready < to && arrived ? receives : ""}`, links);
+  const pairs = chain(after, since), links = pairs.map(([e]) => e), words = pairs.map(([, each]) => each).join("; ");
+  if (!arrived) return said(`${waits} ${words}${home[links[0]] === device ? "" : TABLES.assumed}`, links);
+  const receives = `device ${device} receives what ${partText(program, program.needs[latest(after)])} made until`;
+  return said(`${waits} ${words}${ready < to ? `; ${receives} ${number(to)}` : ""}`, links);
 }
 
-/** Of a device that never gets on, the action that it is stuck at, and the first that this waits for. */
-function stuckAt({ program, end, stuck }, device) {
-  const { needs, needsFrom, entry, home, entries } = program, e = stuck.get(device);
+/** The action that a device is stuck at, and the first that this waits for. */
+function stuckAt({ needs, needsFrom, entry, home, entries, ...columns }, end, e) {
   const part = needs.subarray(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
-  const needed = `${partText(program, part)} (queued on device ${home[entry[part]]})`;
+  const needed = `${partText(columns, part)} (queued on device ${home[entry[part]]})`;
   return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
 }
 
 function collectiveText({ what, stage, devices, start, end }) {
-  const ring = TABLES.rings.includes(what), few = `on devices ${devices.join(" ")}`;
-  const where = devices.length > 4 ? `on ${devices.length} devices` : few;
-  const on = ring ? where : `from device ${devices[0]} to ${devices[1]}`;
-  return `${what}${stage === null ? "" : ` of stage ${stage}`} ${on}, ${number(start)}\u2013${number(end)}`;
-}
-
-/** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
-export function criticalPath(timeline) {
-  const { start, end, sent, collectives } = timeline, heldBack = oncePer(timeline, heldBackBy), path = [];
-  const causes = oncePer(timeline, inOrder).map((entry) => ({ entry }));
-  collectives.forEach((_, collective) => causes.push({ collective }));
-  const ends = ({ entry, collective }) => (entry === undefined ? collectives[collective].end : end[entry]);
-  const starts = ({ entry, message, collective }) => start[entry] ?? sent?.[message] ?? collectives[collective].start;
-  let cause = firstMost(causes, ends);
-  for (; cause; cause = starts(cause) > 0 ? heldBack.by(cause) : undefined) path.push(cause);
-  return path.reverse();
+  const some = devices.length > 4 ? devices.length + " devices" : `devices ${devices.join(" ")}`;
+  const where = TABLES.rings.includes(what) ? `on ${some}` : `from device ${devices[0]} to ${devices[1]}`;
+  return `${what}${stage === null ? "" : ` of stage ${stage}`} ${where}, ${number(start)}\u2013${number(end)}`;
 }
