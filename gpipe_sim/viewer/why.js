@@ -41,7 +41,7 @@ export function inOrder(timeline) {
 /** By entry, the round in which it runs if in each round every device goes on that can. */
 function levelsOf({ size, rows, first, needs, needsFrom, entry, home }) {
   const level = new Int32Array(size), next = first.slice(0, -1), ran = (e) => e < next[home[e]];
-  const canRun = (e) => needs.subarray(needsFrom[e], needsFrom[e + 1]).every((need) => ran(entry[need]));
+  const canRun = (e) => needs.slice(needsFrom[e], needsFrom[e + 1]).every((need) => ran(entry[need]));
   for (let round = 0, going = [...rows.keys()]; going.length; round++) {
     going = [...rows.keys()].filter((device) => next[device] < first[device + 1] && canRun(next[device]));
     for (const device of going) level[next[device]++] = round;
@@ -190,7 +190,7 @@ export function why(timeline, device, time) {
 
 /** The action that a device is stuck at, and the first that this waits for. */
 function stuckAt({ needs, needsFrom, entry, home, entries, ...columns }, end, e) {
-  const part = needs.subarray(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
+  const part = needs.slice(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
   const needed = `${partText(columns, part)} (queued on device ${home[entry[part]]})`;
   return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
 }
