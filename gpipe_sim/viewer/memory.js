@@ -58,6 +58,7 @@ function samplesOf(program, { samples }) {
   return Array.from({ length: count }, (_, m) => (evenly ? until(m + 1) - until(m) : until(1) + (m < larger ? 1 : 0)));
 }
 
+const WAYS = { [F]: 1, [B]: -1, [I]: -1 }; // to later stages, or to earlier ones
 const bytesFor = ([fixed, perSample], samples) => fixed + perSample * samples;
 
 /** The arrays that reach a stage from the one before it (way 1), or, as a gradient, from the one after it (way -1). */
@@ -67,31 +68,29 @@ const reaching = (of, way) => (way > 0 ? of?.keeps["boundary inputs"] : of?.["ou
 export function messageBytes(sizes, program) {
   const samples = samplesOf(program, sizes), { kind, stage, microbatch } = program;
   return ({ part }) => {
-    const way = kind[part] === F ? 1 : -1, bytes = (i) => bytesFor(sizes.arrays[i], samples[microbatch[part]]);
+    const way = WAYS[kind[part]], bytes = (i) => bytesFor(sizes.arrays[i], samples[microbatch[part]]);
     return reaching(sizes.stages[stage[part] + way], way).reduce((sum, i) => sum + bytes(i), 0);
   };
 }
 
 const eachCategory = (value) => Object.fromEntries(TABLES.categories.map((name) => [name, value()]));
-const NOTHING = eachCategory(() => 0);
 
 /** What one device holds: bytes by category, now and where actions ended. */
 class Meter {
   times = [];
   total = [];
   bytes = eachCategory(() => []);
-  now = { ...NOTHING };
-  held = new Map(); // by array, how often each category holds it
+  now = eachCategory(() => 0);
+  held = new Map(); // by array, the categories that hold it
 
   /** An array is held in a category once more (by = 1), or once less. */
   count(array, name, by, bytes) {
-    const holders = this.held.get(array) ?? { ...NOTHING }, first = () => TABLES.categories.find((each) => holders[each]);
-    const before = first();
-    holders[name] += by;
-    const after = first();
-    if (before) this.now[before] -= bytes;
-    if (after) this.now[after] += bytes;
-    if (after) this.held.set(array, holders);
+    const before = this.held.get(array) ?? [];
+    const after = by > 0 ? [...before, name] : before.toSpliced(before.indexOf(name), 1);
+    const first = (names) => TABLES.categories.find((each) => names.includes(each));
+    if (before.length) this.now[first(before)] -= bytes;
+    if (after.length) this.now[first(after)] += bytes;
+    if (after.length) this.held.set(array, after);
     else this.held.delete(array);
   }
 
@@ -137,7 +136,7 @@ export function bytesHeld(timeline, sizes) {
   /** An action ends: it takes the message that it needs, sends one, and makes and frees what TABLES.holds says. */
   function run(part, time) {
     const [s, k, m, device] = [stage[part], kind[part], microbatch[part], home[entry[part]]], meter = meters[device];
-    const way = { [F]: 1, [B]: -1, [I]: -1 }[k], gradients = `gradients of stage ${s}`;
+    const way = WAYS[k], gradients = -1 - s;
     const holds = TABLES.holds[k === F && find(R, s, m) >= 0 ? "recomputed" : KINDS[k]];
     for (const [name, by] of Object.entries(holds)) change(meter, s, m, name, by);
     if (way && homeOf(s - way, m) >= 0) change(meter, s, m, "messages", -1, reaching(stages[s], way));
