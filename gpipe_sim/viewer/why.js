@@ -20,22 +20,19 @@ export function number(value) {
 
 /** A timeline as Python gives it: start and end by entry, sent and arrived (or null) by need that crosses. */
 export function givenTimeline(program, { start, end, sent, arrived, collectives }) {
-  const crossing = program.messageOf.filter((message) => message >= 0), stuck = new Map();
-  const [leaves, comes] = [sent, arrived].map((times) => {
-    const found = times && new Float64Array(program.messages.length);
-    crossing.forEach((message, i) => found && (found[message] = times[i]));
-    return found;
-  });
+  const crossing = program.messageOf.filter((message) => message >= 0); // each message is there at its place, or later
+  const byMessage = (times) => times && program.messages.map((_, i) => times[crossing.indexOf(i, i)]);
   const makespan = [...end, ...collectives.map((each) => each.end)].reduce((most, each) => Math.max(most, each), 0);
-  const columns = { start: Float64Array.from(start), end: Float64Array.from(end), sent: leaves, arrived: comes };
-  return { program, ...columns, makespan, stuck, collectives, measured: true };
+  const [starts, ends] = [start, end].map((times) => Float64Array.from(times));
+  const messages = { sent: byMessage(sent), arrived: byMessage(arrived) };
+  return { program, start: starts, end: ends, ...messages, makespan, stuck: new Map(), collectives };
 }
 
 /** Entries in the order in which they end. Of some that start and end together, what needs another one is later. */
-export function inOrder(timeline) {
-  const { program, start, end } = timeline, level = timeline.inOrder ? [] : levelsOf(program);
+export function inOrder({ program, start, end }) {
+  const level = levelsOf(program);
   const later = (a, b) => end[a] - end[b] || start[a] - start[b] || level[a] - level[b] || a - b;
-  return (timeline.inOrder ??= [...level.keys()].sort(later));
+  return [...level.keys()].sort(later);
 }
 
 /** By entry, the round in which it runs if in each round every device goes on that can. */
@@ -69,22 +66,23 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
   const latest = (e) => firstMost(range(needsFrom[e], needsFrom[e + 1]), arrival); // of all that an entry needs
   const before = (e) => (e > first[home[e]] ? e - 1 : undefined); // on its device
   const couldStart = (e) => Math.max(end[before(e)] ?? 0, arrival(latest(e)) ?? 0);
+  const onOneLink = (a, b) => messages[a].source === messages[b].source && messages[a].target === messages[b].target;
   const starts = (cause) => start[cause.entry] ?? sent?.[cause.message] ?? collectives[cause.collective].start;
   const ends = (cause) => end[cause.entry] ?? collectives[cause.collective].end;
 
   /** The cause of a cause. The device's own previous action wins if a message came as it ended. */
   function by({ entry: e, message, collective }) {
-    if (collective !== undefined) return beforeTogether(collective);
-    if (message !== undefined) return ahead(message) ?? { entry: sender(message) };
-    const need = latest(e), own = before(e);
-    const summed = start[e] > couldStart(e) ? together(home[e], start[e]) : undefined;
-    if (summed || need === undefined || end[own] >= arrival(need)) return summed ?? (own >= 0 ? { entry: own } : own);
+    if (collective >= 0) return beforeTogether(collective);
+    if (message >= 0) return ahead(message) ?? { entry: sender(message) };
+    const summed = start[e] > couldStart(e) && together(home[e], start[e]), need = latest(e), own = before(e);
+    if (summed) return summed;
+    if (need === undefined || end[own] >= arrival(need)) return own >= 0 ? { entry: own } : undefined;
     return arrival(need) > end[source(need)] ? { message: messageOf[need] } : { entry: source(need) };
   }
 
   /** A collective of this device that ends at a time; of those before `until`. */
   function together(device, time, until = collectives.length) {
-    const its = ({ end: ends, devices }, i) => i < until && ends === time && devices.includes(device);
+    const its = (each, i) => i < until && each.end === time && each.devices.includes(device);
     const collective = collectives.findIndex(its);
     return collective < 0 ? undefined : { collective };
   }
@@ -95,27 +93,18 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
     const sums = ([s, , , other]) => stage === null || s === stage || other === stage;
     const made = (e) => start[e] < from && entries[e].at(-2) !== U && sums(entries[e]);
     const earlier = devices.map((device) => together(device, from, collective)).filter(Boolean);
-    const actions = devices.flatMap((device) => onDevice(program, device).filter(made)).map((e) => ({ entry: e }));
+    const actions = devices.flatMap((device) => onDevice(program, device)).filter(made).map((e) => ({ entry: e }));
     return firstMost([...earlier, ...actions], (cause) => Math.min(ends(cause), from));
   }
 
-  const onOneLink = (a, b) => messages[a].source === messages[b].source && messages[a].target === messages[b].target;
-
   /** The message that one waits for after its action has ended: on its link, or on a wire that links share. */
-  function ahead(message) {
-    const leaves = sent[message];
-    if (leaves <= end[sender(message)]) return undefined;
-    const earlier = byLeaving.slice(0, byLeaving.indexOf(message));
-    const own = earlier.findLast((other) => onOneLink(other, message));
-    const sharing = () => earlier.filter((other) => sent[other] < leaves && leaves <= arrived[other]);
-    const found = arrived[own] >= leaves ? own : firstMost(sharing(), (other) => sent[other]);
-    return found === undefined ? undefined : { message: found };
-  }
-
-  /** The entry, or if updates took no time, the last one before it that kept the device busy. */
-  function tookTime(e) {
-    const instant = start[e] === end[e] && end[before(e)] === end[e];
-    return instant ? tookTime(before(e)) : e;
+  function ahead(own) {
+    const leaves = sent[own], earlier = byLeaving.slice(0, byLeaving.indexOf(own));
+    if (leaves <= end[sender(own)]) return undefined;
+    const last = earlier.findLast((other) => onOneLink(other, own));
+    const sharing = earlier.filter((other) => sent[other] < leaves && leaves <= arrived[other]);
+    const message = arrived[last] >= leaves ? last : firstMost(sharing, (other) => sent[other]);
+    return message === undefined ? undefined : { message };
   }
 
   /** When what is needed runs; and if that takes a while, when it arrives, and which link was not free. */
@@ -131,20 +120,16 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
   }
 
   /** Pairs [entry, words]: what one waited for, and what held that back in turn if it came after the gap began. */
-  function chain(e, since) {
-    const links = [];
-    for (let head = "", need; links.length < 2 && (need = latest(e)) !== undefined; ) {
-      e = source(need);
-      links.push([e, head + runs(need)]);
-      if (couldStart(e) <= since) break;
-      const { entry: own } = by({ entry: e }) ?? {};
-      if (home[own] === home[e]) {
-        const busy = tookTime(own), until = number(end[busy]);
-        return [...links, [busy, `device ${home[e]} is busy with ${writeEntry(entries[busy])} until ${until}`]];
-      }
-      head = `${partText(program, needs[need])} itself waits for `;
+  function chain(e, since, head = "") {
+    const need = latest(e), made = source(need), link = [made, head + runs(need)];
+    let busy = couldStart(made) > since ? by({ entry: made })?.entry : undefined;
+    if (home[busy] === home[made]) {
+      while (start[busy] === end[busy] && end[before(busy)] === end[busy]) busy = before(busy); // updates took no time
+      const until = `until ${number(end[busy])}`;
+      return [link, [busy, `device ${home[made]} is busy with ${writeEntry(entries[busy])} ${until}`]];
     }
-    return links;
+    const more = !head && couldStart(made) > since && latest(made) !== undefined;
+    return more ? [link, ...chain(made, since, `${partText(program, needs[need])} itself waits for `)] : [link];
   }
 
   return { by, starts, ends, couldStart, latest, together, chain };
@@ -155,16 +140,15 @@ const heldBack = (timeline) => (timeline.heldBack ??= causesOf(timeline));
 /** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
 export function criticalPath(timeline) {
   const { by, starts, ends } = heldBack(timeline), path = [];
-  const actions = inOrder(timeline).map((entry) => ({ entry }));
-  const collectives = timeline.collectives.map((_, collective) => ({ collective }));
-  for (let cause = firstMost([...actions, ...collectives], ends); cause; cause = starts(cause) > 0 && by(cause))
-    path.push(cause);
+  const causes = inOrder(timeline).map((entry) => ({ entry }));
+  timeline.collectives.forEach((_, collective) => causes.push({ collective }));
+  for (let cause = firstMost(causes, ends); cause; cause = starts(cause) > 0 && by(cause)) path.push(cause);
   return path.reverse();
 }
 
 /** What a device does at a time, or waits for: {device, start, end, links, sentence}, where links are entries. */
 export function why(timeline, device, time) {
-  const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { entries, home } = program;
+  const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { entries, home, needs } = program;
   const row = onDevice(program, device), now = row.find((e) => start[e] <= time && time < end[e]);
   const after = row.find((e) => start[e] > time);
   const since = row.reduce((last, e) => (end[e] <= time ? Math.max(last, end[e]) : last), 0);
@@ -182,21 +166,22 @@ export function why(timeline, device, time) {
   if (ready <= since && arrived) return said(`sends or receives ${between}`);
   const could = `${writeEntry(entries[after])} could start at ${number(since)}`;
   if (ready <= since) return said(`${waits} nothing that the schedule knows of: ${could}`);
-  const pairs = chain(after, since), links = pairs.map(([e]) => e), words = pairs.map(([, each]) => each).join("; ");
-  if (!arrived) return said(`${waits} ${words}${home[links[0]] === device ? "" : TABLES.assumed}`, links);
-  const receives = `device ${device} receives what ${partText(program, program.needs[latest(after)])} made until`;
-  return said(`${waits} ${words}${ready < to ? `; ${receives} ${number(to)}` : ""}`, links);
+  const pairs = chain(after, since), links = pairs.map(([e]) => e), reasons = pairs.map(([, words]) => words).join("; ");
+  const receives = `; device ${device} receives what ${partText(program, needs[latest(after)])} made until ${number(to)}`;
+  const assumed = arrived || home[links[0]] === device ? "" : TABLES.assumed;
+  return said(`${waits} ${reasons}${arrived && ready < to ? receives : assumed}`, links);
 }
 
 /** The action that a device is stuck at, and the first that this waits for. */
-function stuckAt({ needs, needsFrom, entry, home, entries, ...columns }, end, e) {
+function stuckAt(program, end, e) {
+  const { needs, needsFrom, entry, home, entries } = program;
   const part = needs.subarray(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
-  const needed = `${partText(columns, part)} (queued on device ${home[entry[part]]})`;
+  const needed = `${partText(program, part)} (queued on device ${home[entry[part]]})`;
   return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
 }
 
 function collectiveText({ what, stage, devices, start, end }) {
-  const some = devices.length > 4 ? devices.length + " devices" : `devices ${devices.join(" ")}`;
+  const some = devices.length > 4 ? `${devices.length} devices` : `devices ${devices.join(" ")}`;
   const where = TABLES.rings.includes(what) ? `on ${some}` : `from device ${devices[0]} to ${devices[1]}`;
   return `${what}${stage === null ? "" : ` of stage ${stage}`} ${where}, ${number(start)}\u2013${number(end)}`;
 }
