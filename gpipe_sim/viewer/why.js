@@ -52,9 +52,8 @@ const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i
 const onDevice = ({ first }, device) => range(first[device], first[device + 1]);
 
 /** The first of the items for which `key` is largest, or undefined. */
-function firstMost(items, key) {
-  return items.reduce((most, each) => (most === undefined || key(each) > key(most) ? each : most), undefined);
-}
+const firstMost = (items, key) =>
+  items.reduce((most, each) => (most === undefined || key(each) > key(most) ? each : most), undefined);
 
 /** What held back each cause of a timeline, as functions; of what is not there, they say undefined. */
 function causesOf({ program, start, end, sent, arrived, collectives }) {
@@ -82,8 +81,7 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
 
   /** A collective of this device that ends at a time; of those before `until`. */
   function together(device, time, until = collectives.length) {
-    const its = (each, i) => i < until && each.end === time && each.devices.includes(device);
-    const collective = collectives.findIndex(its);
+    const collective = collectives.findIndex((its, i) => i < until && its.end === time && its.devices.includes(device));
     return collective < 0 ? undefined : { collective };
   }
 
@@ -105,6 +103,13 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
     const sharing = earlier.filter((other) => sent[other] < leaves && leaves <= arrived[other]);
     const message = arrived[last] >= leaves ? last : firstMost(sharing, (other) => sent[other]);
     return message === undefined ? undefined : { message };
+  }
+
+  /** What an entry that never starts waits for first. */
+  function stuckAt(e) {
+    const part = needs.subarray(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
+    const needed = `${partText(program, part)} (queued on device ${home[entry[part]]})`;
+    return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
   }
 
   /** When what is needed runs; and if that takes a while, when it arrives, and which link was not free. */
@@ -132,14 +137,12 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
     return more ? [link, ...chain(made, since, `${partText(program, needs[need])} itself waits for `)] : [link];
   }
 
-  return { by, starts, ends, couldStart, latest, together, chain };
+  return { by, starts, ends, couldStart, latest, together, stuckAt, chain };
 }
-
-const heldBack = (timeline) => (timeline.heldBack ??= causesOf(timeline));
 
 /** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
 export function criticalPath(timeline) {
-  const { by, starts, ends } = heldBack(timeline), path = [];
+  const { by, starts, ends } = (timeline.causes ??= causesOf(timeline)), path = [];
   const causes = inOrder(timeline).map((entry) => ({ entry }));
   timeline.collectives.forEach((_, collective) => causes.push({ collective }));
   for (let cause = firstMost(causes, ends); cause; cause = starts(cause) > 0 && by(cause)) path.push(cause);
@@ -154,30 +157,23 @@ export function why(timeline, device, time) {
   const since = row.reduce((last, e) => (end[e] <= time ? Math.max(last, end[e]) : last), 0);
   const from = start[now] ?? since, to = end[now] ?? start[after] ?? makespan, between = fromTo(from, to);
   const said = (words, links = []) => ({ device, start: from, end: to, links, sentence: `device ${device} ${words}` });
+  const { couldStart, latest, together, stuckAt, chain } = (timeline.causes ??= causesOf(timeline));
   if (now >= 0) return said(`is busy with ${writeEntry(entries[now])} ${between}`, [now]);
   if (!row.length) return said("has no actions");
-  if (after === undefined && stuck.has(device)) return said(stuckAt(program, end, stuck.get(device)));
+  if (after === undefined && stuck.has(device)) return said(stuckAt(stuck.get(device)));
   const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
   if (after === undefined) return said(`is done at ${number(since)}; ${ends}`);
-  const { couldStart, latest, together, chain } = heldBack(timeline), ready = couldStart(after);
+  const ready = couldStart(after);
   const waits = `waits ${between}${after === row[0] ? ", before its first action," : ""} for`;
   const summed = ready < to && together(device, to);
   if (summed) return said(`${waits} the ${collectiveText(collectives[summed.collective])}`);
-  if (ready <= since && arrived) return said(`sends or receives ${between}`);
-  const could = `${writeEntry(entries[after])} could start at ${number(since)}`;
-  if (ready <= since) return said(`${waits} nothing that the schedule knows of: ${could}`);
-  const pairs = chain(after, since), links = pairs.map(([e]) => e), reasons = pairs.map(([, words]) => words).join("; ");
-  const receives = `; device ${device} receives what ${partText(program, needs[latest(after)])} made until ${number(to)}`;
+  const free = `nothing that the schedule knows of: ${writeEntry(entries[after])} could start at ${number(since)}`;
+  if (ready <= since) return said(arrived ? `sends or receives ${between}` : `${waits} ${free}`);
+  const pairs = chain(after, since), links = pairs.map(([e]) => e), reasons = pairs.map(([, words]) => words);
+  const made = partText(program, needs[latest(after)]), receives = `receives what ${made} made until ${number(to)}`;
+  if (arrived && ready < to) reasons.push(`device ${device} ${receives}`);
   const assumed = arrived || home[links[0]] === device ? "" : TABLES.assumed;
-  return said(`${waits} ${reasons}${arrived && ready < to ? receives : assumed}`, links);
-}
-
-/** The action that a device is stuck at, and the first that this waits for. */
-function stuckAt(program, end, e) {
-  const { needs, needsFrom, entry, home, entries } = program;
-  const part = needs.subarray(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
-  const needed = `${partText(program, part)} (queued on device ${home[entry[part]]})`;
-  return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
+  return said(`${waits} ${reasons.join("; ")}${assumed}`, links);
 }
 
 function collectiveText({ what, stage, devices, start, end }) {
