@@ -23,9 +23,8 @@ export function givenTimeline(program, { start, end, sent, arrived, collectives 
   const crossing = program.messageOf.filter((message) => message >= 0); // each message is there at its place, or later
   const byMessage = (times) => times && program.messages.map((_, i) => times[crossing.indexOf(i, i)]);
   const makespan = [...end, ...collectives.map((each) => each.end)].reduce((most, each) => Math.max(most, each), 0);
-  const [starts, ends] = [start, end].map((times) => Float64Array.from(times));
-  const messages = { sent: byMessage(sent), arrived: byMessage(arrived) };
-  return { program, start: starts, end: ends, ...messages, makespan, stuck: new Map(), collectives };
+  const given = { program, sent: byMessage(sent), arrived: byMessage(arrived), makespan, stuck: new Map(), collectives };
+  return { ...given, start: Float64Array.from(start), end: Float64Array.from(end) };
 }
 
 /** Entries in the order in which they end. Of some that start and end together, what needs another one is later. */
@@ -46,9 +45,8 @@ function levelsOf({ size, rows, first, needs, needsFrom, entry, home }) {
   return level;
 }
 
-const partText = ({ stage, kind, microbatch }, part) => writeEntry([stage[part], kind[part], microbatch[part]]);
 const fromTo = (from, to) => `from ${number(from)} to ${number(to)}`;
-const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
+export const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
 const onDevice = ({ first }, device) => range(first[device], first[device + 1]);
 
 /** The first of the items for which `key` is largest, or undefined. */
@@ -57,7 +55,8 @@ const firstMost = (items, key) =>
 
 /** What held back each cause of a timeline, as functions; of what is not there, they say undefined. */
 function causesOf({ program, start, end, sent, arrived, collectives }) {
-  const { entries, entry, first, home, needs, needsFrom, messages, messageOf } = program;
+  const { entries, entry, first, home, needs, needsFrom, messages, messageOf, stage, kind, microbatch } = program;
+  const text = (part) => writeEntry([stage[part], kind[part], microbatch[part]]), action = (e) => writeEntry(entries[e]);
   const leaving = (a, b) => sent[a] - sent[b] || arrived[a] - arrived[b] || a - b;
   const byLeaving = sent ? [...messages.keys()].sort(leaving) : [];
   const source = (need) => entry[needs[need]], sender = (message) => entry[messages[message].part];
@@ -97,29 +96,28 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
 
   /** The message that one waits for after its action has ended: on its link, or on a wire that links share. */
   function ahead(own) {
-    const leaves = sent[own], earlier = byLeaving.slice(0, byLeaving.indexOf(own));
+    const leaves = sent[own];
     if (leaves <= end[sender(own)]) return undefined;
-    const last = earlier.findLast((other) => onOneLink(other, own));
-    const sharing = earlier.filter((other) => sent[other] < leaves && leaves <= arrived[other]);
-    const message = arrived[last] >= leaves ? last : firstMost(sharing, (other) => sent[other]);
+    const earlier = byLeaving.slice(0, byLeaving.indexOf(own)), last = earlier.findLast((i) => onOneLink(i, own));
+    if (arrived[last] >= leaves) return { message: last };
+    const message = firstMost(earlier.filter((i) => sent[i] < leaves && leaves <= arrived[i]), (i) => sent[i]);
     return message === undefined ? undefined : { message };
   }
 
   /** What an entry that never starts waits for first. */
   function stuckAt(e) {
     const part = needs.subarray(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
-    const needed = `${partText(program, part)} (queued on device ${home[entry[part]]})`;
-    return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
+    return `is stuck at ${action(e)}: it needs ${text(part)} (queued on device ${home[entry[part]]})`;
   }
 
   /** When what is needed runs; and if that takes a while, when it arrives, and which link was not free. */
   function runs(need) {
     const e = source(need), own = messageOf[need];
-    const says = `${partText(program, needs[need])}, which device ${home[e]} runs ${fromTo(start[e], end[e])}`;
+    const says = `${text(needs[need])}, which device ${home[e]} runs ${fromTo(start[e], end[e])}`;
     if (arrival(need) <= end[e]) return says;
     const other = ahead(own)?.message, arrives = `arrives at ${number(arrived[own])}`;
     if (other === undefined) return `${says} and which ${arrives}`;
-    const made = partText(program, messages[other].part);
+    const made = text(messages[other].part);
     const where = onOneLink(own, other) ? `for the link, where ${made} is` : `while what ${made} made is sent`;
     return `${says} and which waits until ${number(sent[own])} ${where}, and ${arrives}`;
   }
@@ -130,14 +128,13 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
     let busy = couldStart(made) > since ? by({ entry: made })?.entry : undefined;
     if (home[busy] === home[made]) {
       while (start[busy] === end[busy] && end[before(busy)] === end[busy]) busy = before(busy); // updates took no time
-      const until = `until ${number(end[busy])}`;
-      return [link, [busy, `device ${home[made]} is busy with ${writeEntry(entries[busy])} ${until}`]];
+      return [link, [busy, `device ${home[made]} is busy with ${action(busy)} until ${number(end[busy])}`]];
     }
     const more = !head && couldStart(made) > since && latest(made) !== undefined;
-    return more ? [link, ...chain(made, since, `${partText(program, needs[need])} itself waits for `)] : [link];
+    return more ? [link, ...chain(made, since, `${text(needs[need])} itself waits for `)] : [link];
   }
 
-  return { by, starts, ends, couldStart, latest, together, stuckAt, chain };
+  return { text, action, by, starts, ends, couldStart, latest, together, stuckAt, chain };
 }
 
 /** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
@@ -151,26 +148,25 @@ export function criticalPath(timeline) {
 
 /** What a device does at a time, or waits for: {device, start, end, links, sentence}, where links are entries. */
 export function why(timeline, device, time) {
-  const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { entries, home, needs } = program;
+  const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { home, needs } = program;
   const row = onDevice(program, device), now = row.find((e) => start[e] <= time && time < end[e]);
   const after = row.find((e) => start[e] > time);
   const since = row.reduce((last, e) => (end[e] <= time ? Math.max(last, end[e]) : last), 0);
   const from = start[now] ?? since, to = end[now] ?? start[after] ?? makespan, between = fromTo(from, to);
   const said = (words, links = []) => ({ device, start: from, end: to, links, sentence: `device ${device} ${words}` });
-  const { couldStart, latest, together, stuckAt, chain } = (timeline.causes ??= causesOf(timeline));
-  if (now >= 0) return said(`is busy with ${writeEntry(entries[now])} ${between}`, [now]);
+  const { text, action, couldStart, latest, together, stuckAt, chain } = (timeline.causes ??= causesOf(timeline));
+  if (now >= 0) return said(`is busy with ${action(now)} ${between}`, [now]);
   if (!row.length) return said("has no actions");
   if (after === undefined && stuck.has(device)) return said(stuckAt(stuck.get(device)));
   const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
   if (after === undefined) return said(`is done at ${number(since)}; ${ends}`);
-  const ready = couldStart(after);
+  const ready = couldStart(after), summed = ready < to && together(device, to);
   const waits = `waits ${between}${after === row[0] ? ", before its first action," : ""} for`;
-  const summed = ready < to && together(device, to);
   if (summed) return said(`${waits} the ${collectiveText(collectives[summed.collective])}`);
-  const free = `nothing that the schedule knows of: ${writeEntry(entries[after])} could start at ${number(since)}`;
+  const free = `nothing that the schedule knows of: ${action(after)} could start at ${number(since)}`;
   if (ready <= since) return said(arrived ? `sends or receives ${between}` : `${waits} ${free}`);
   const pairs = chain(after, since), links = pairs.map(([e]) => e), reasons = pairs.map(([, words]) => words);
-  const made = partText(program, needs[latest(after)]), receives = `receives what ${made} made until ${number(to)}`;
+  const made = text(needs[latest(after)]), receives = `receives what ${made} made until ${number(to)}`;
   if (arrived && ready < to) reasons.push(`device ${device} ${receives}`);
   const assumed = arrived || home[links[0]] === device ? "" : TABLES.assumed;
   return said(`${waits} ${reasons.join("; ")}${assumed}`, links);
