@@ -5,18 +5,14 @@
 
 import { TABLES } from "./tables.js";
 import { B, F, I, KINDS, R, U, W } from "./clock.js";
-import { inOrder } from "./why.js";
+import { inOrder, range } from "./why.js";
 
 /** Steps {times, counts} of each device: forwards that have run and whose B or W has not. */
 export function inFlight({ program: { rows, first, parts, kind, entry }, start, end }) {
-  return rows.map((_, device) => {
-    const changes = [];
-    for (let part = parts[first[device]]; part < parts[first[device + 1]]; part++) {
-      const e = entry[part], ends = part === parts[e + 1] - 1; // both halves of a pair run at once
-      changes.push([ends ? end[e] : start[e], TABLES.in_flight[KINDS[kind[part]]]]);
-    }
-    return stepsOf(changes);
-  });
+  const ends = (part) => part + 1 === parts[entry[part] + 1]; // both halves of a pair run at once
+  const timeOf = (part) => (ends(part) ? end : start)[entry[part]];
+  const change = (part) => [timeOf(part), TABLES.in_flight[KINDS[kind[part]]]];
+  return rows.map((_, device) => stepsOf(range(parts[first[device]], parts[first[device + 1]]).map(change)));
 }
 
 /** Changes [time, more or less] as steps {times, counts}, from 0 on. */
@@ -58,6 +54,7 @@ function samplesOf(program, { samples }) {
   return Array.from({ length: count }, (_, m) => (evenly ? until(m + 1) - until(m) : until(1) + (m < larger ? 1 : 0)));
 }
 
+const WAYS = { [F]: 1, [B]: -1, [I]: -1 }; // to later stages, or to earlier ones
 const bytesFor = ([fixed, perSample], samples) => fixed + perSample * samples;
 
 /** The arrays that reach a stage from the one before it (way 1), or, as a gradient, from the one after it (way -1). */
@@ -67,41 +64,33 @@ const reaching = (of, way) => (way > 0 ? of?.keeps["boundary inputs"] : of?.["ou
 export function messageBytes(sizes, program) {
   const samples = samplesOf(program, sizes), { kind, stage, microbatch } = program;
   return ({ part }) => {
-    const way = kind[part] === F ? 1 : -1, bytes = (i) => bytesFor(sizes.arrays[i], samples[microbatch[part]]);
+    const way = WAYS[kind[part]], bytes = (i) => bytesFor(sizes.arrays[i], samples[microbatch[part]]);
     return reaching(sizes.stages[stage[part] + way], way).reduce((sum, i) => sum + bytes(i), 0);
   };
 }
 
-const eachCategory = (value) => Object.fromEntries(TABLES.categories.map((name) => [name, value()]));
-const NOTHING = eachCategory(() => 0);
-
 /** What one device holds: bytes by category, now and where actions ended. */
-class Meter {
-  times = [];
-  total = [];
-  bytes = eachCategory(() => []);
-  now = { ...NOTHING };
-  held = new Map(); // by array, how often each category holds it
+function newMeter() {
+  const each = (value) => Object.fromEntries(TABLES.categories.map((name) => [name, value()]));
+  const times = [], total = [], bytes = each(() => []), now = each(() => 0), held = new Map();
+  const first = (names) => TABLES.categories.find((name) => names.includes(name));
 
   /** An array is held in a category once more (by = 1), or once less. */
-  count(array, name, by, bytes) {
-    const holders = this.held.get(array) ?? { ...NOTHING }, first = () => TABLES.categories.find((each) => holders[each]);
-    const before = first();
-    holders[name] += by;
-    const after = first();
-    if (before) this.now[before] -= bytes;
-    if (after) this.now[after] += bytes;
-    if (after) this.held.set(array, holders);
-    else this.held.delete(array);
+  function count(array, name, by, size) {
+    const before = held.get(array) ?? [], after = by > 0 ? [...before, name] : before.toSpliced(before.indexOf(name), 1);
+    if (before.length) now[first(before)] -= size;
+    if (after.length) now[first(after)] += size;
+    if (after.length) held.set(array, after);
+    else held.delete(array);
   }
 
   /** The last sample of each moment counts; an action that takes no time has its own. */
-  sample(time, instant) {
-    const again = !instant && this.times.at(-1) === time, i = this.times.length - (again ? 1 : 0);
-    this.times[i] = time;
-    this.total[i] = 0;
-    for (const name of TABLES.categories) this.total[i] += this.bytes[name][i] = this.now[name];
+  function sample(time, instant) {
+    const i = times.at(-1) === time && !instant ? times.length - 1 : times.length;
+    [times[i], total[i]] = [time, 0];
+    for (const name of TABLES.categories) total[i] += bytes[name][i] = now[name];
   }
+  return { times, bytes, total, now, held, count, sample };
 }
 
 /** Steps {times, bytes: {category: [...]}, total} of each device, where actions end; null if `whyNoBytes` says why. */
@@ -109,38 +98,38 @@ export function bytesHeld(timeline, sizes) {
   const { program, start, end } = timeline, { stages, arrays } = sizes;
   if (whyNoBytes(program, sizes)) return null;
   const { placement, home, parts, stage, kind, microbatch, entry, find } = program, samples = samplesOf(program, sizes);
-  const homeOf = (s, m) => home[entry[find(F, s, m)]], meters = placement.map(() => new Meter());
-  meters.forEach((meter, device) => {
-    for (const s of placement[device])
-      for (const name of ["parameters", "optimizer state"]) meter.now[name] += stages[s][name];
+  const homeOf = (s, m) => home[entry[find(F, s, m)]];
+  const meters = placement.map((own) => {
+    const meter = newMeter(), sum = (name) => own.reduce((all, s) => all + stages[s][name], 0);
+    for (const name of ["parameters", "optimizer state"]) meter.now[name] = sum(name);
     meter.sample(0);
+    return meter;
   });
 
-  /** The stage that made an array which it may have from the stages before (way 1) or after it, on its device. */
+  /** The stage that made an array: on one device, the stages before (way 1) or after it hand theirs over. */
   function makerOf(i, s, m, way) {
     const handed = reaching(stages[s], way).includes(i) && homeOf(s - way, m) === homeOf(s, m);
     return handed ? makerOf(i, s - way, m, way) : s;
   }
 
-  /** A device holds these arrays of a stage and microbatch once more, or once less. */
+  /** These arrays of a stage and microbatch are held once more, or once less. */
   function change(meter, s, m, name, by, numbers = stages[s].keeps[name]) {
     const inputs = reaching(stages[s], 1);
     numbers.forEach((i, place) => {
-      const came = inputs.includes(i), maker = makerOf(i, s, m, came ? 1 : -1), bytes = bytesFor(arrays[i], samples[m]);
-      const counts = came && name !== "messages" ? "boundary inputs" : name, again = came ? -1 : find(R, maker, m);
-      const array = (again < 0 ? find(F, maker, m) : again) * arrays.length + i;
-      if (maker === s && numbers.indexOf(i) < place) meter.now[counts] += by * bytes; // one copy under each name
-      else meter.count(array, counts, by, bytes);
+      const came = inputs.includes(i), maker = makerOf(i, s, m, came ? 1 : -1), again = came ? -1 : find(R, maker, m);
+      const array = (again < 0 ? find(F, maker, m) : again) * arrays.length + i; // R makes all but the inputs again
+      const copied = maker === s && numbers.indexOf(i) < place; // an array of two names is two on another device
+      const counts = came && name !== "messages" ? "boundary inputs" : name;
+      meter.count(copied ? `${array} as ${place}` : array, counts, by, bytesFor(arrays[i], samples[m]));
     });
   }
 
-  /** An action ends: it takes the message that it needs, sends one, and makes and frees what TABLES.holds says. */
-  function run(part, time) {
-    const [s, k, m, device] = [stage[part], kind[part], microbatch[part], home[entry[part]]], meter = meters[device];
-    const way = { [F]: 1, [B]: -1, [I]: -1 }[k], gradients = `gradients of stage ${s}`;
+  /** An action ends: it holds and frees as TABLES.holds says, has used up a message, and sends one. */
+  function run(part, meter, time) {
+    const [s, k, m] = [stage[part], kind[part], microbatch[part]], way = WAYS[k], gradients = -1 - s;
     const holds = TABLES.holds[k === F && find(R, s, m) >= 0 ? "recomputed" : KINDS[k]];
     for (const [name, by] of Object.entries(holds)) change(meter, s, m, name, by);
-    if (way && homeOf(s - way, m) >= 0) change(meter, s, m, "messages", -1, reaching(stages[s], way));
+    if (way && stages[s - way]) change(meter, s, m, "messages", -1, reaching(stages[s], way));
     const target = way && meters[homeOf(s + way, m)];
     if (target) change(target, s + way, m, "messages", 1, reaching(stages[s + way], way));
     if (target !== meter) target?.sample(time);
@@ -148,7 +137,7 @@ export function bytesHeld(timeline, sizes) {
       meter.count(gradients, "gradients", 1, bytesFor(stages[s].gradients, samples[m]));
   }
   for (const e of inOrder(timeline)) {
-    for (let part = parts[e]; part < parts[e + 1]; part++) run(part, end[e]);
+    for (let part = parts[e]; part < parts[e + 1]; part++) run(part, meters[home[e]], end[e]);
     meters[home[e]].sample(end[e], start[e] === end[e]);
   }
   return meters;

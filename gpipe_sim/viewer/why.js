@@ -20,22 +20,18 @@ export function number(value) {
 
 /** A timeline as Python gives it: start and end by entry, sent and arrived (or null) by need that crosses. */
 export function givenTimeline(program, { start, end, sent, arrived, collectives }) {
-  const crossing = program.messageOf.filter((message) => message >= 0), stuck = new Map();
-  const [leaves, comes] = [sent, arrived].map((times) => {
-    const found = times && new Float64Array(program.messages.length);
-    crossing.forEach((message, i) => found && (found[message] = times[i]));
-    return found;
-  });
+  const crossing = program.messageOf.filter((message) => message >= 0); // each message is there at its place, or later
+  const byMessage = (times) => times && program.messages.map((_, i) => times[crossing.indexOf(i, i)]);
   const makespan = [...end, ...collectives.map((each) => each.end)].reduce((most, each) => Math.max(most, each), 0);
-  const columns = { start: Float64Array.from(start), end: Float64Array.from(end), sent: leaves, arrived: comes };
-  return { program, ...columns, makespan, stuck, collectives, measured: true };
+  const given = { program, sent: byMessage(sent), arrived: byMessage(arrived), makespan, stuck: new Map(), collectives };
+  return { ...given, start: Float64Array.from(start), end: Float64Array.from(end) };
 }
 
 /** Entries in the order in which they end. Of some that start and end together, what needs another one is later. */
-export function inOrder(timeline) {
-  const { program, start, end } = timeline, level = timeline.inOrder ? [] : levelsOf(program);
+export function inOrder({ program, start, end }) {
+  const level = levelsOf(program);
   const later = (a, b) => end[a] - end[b] || start[a] - start[b] || level[a] - level[b] || a - b;
-  return (timeline.inOrder ??= [...level.keys()].sort(later));
+  return [...level.keys()].sort(later);
 }
 
 /** By entry, the round in which it runs if in each round every device goes on that can. */
@@ -49,19 +45,18 @@ function levelsOf({ size, rows, first, needs, needsFrom, entry, home }) {
   return level;
 }
 
-const partText = ({ stage, kind, microbatch }, part) => writeEntry([stage[part], kind[part], microbatch[part]]);
 const fromTo = (from, to) => `from ${number(from)} to ${number(to)}`;
-const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
+export const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
 const onDevice = ({ first }, device) => range(first[device], first[device + 1]);
 
 /** The first of the items for which `key` is largest, or undefined. */
-function firstMost(items, key) {
-  return items.reduce((most, each) => (most === undefined || key(each) > key(most) ? each : most), undefined);
-}
+const firstMost = (items, key) =>
+  items.reduce((most, each) => (most === undefined || key(each) > key(most) ? each : most), undefined);
 
 /** What held back each cause of a timeline, as functions; of what is not there, they say undefined. */
 function causesOf({ program, start, end, sent, arrived, collectives }) {
-  const { entries, entry, first, home, needs, needsFrom, messages, messageOf } = program;
+  const { entries, entry, first, home, needs, needsFrom, messages, messageOf, stage, kind, microbatch } = program;
+  const text = (part) => writeEntry([stage[part], kind[part], microbatch[part]]), action = (e) => writeEntry(entries[e]);
   const leaving = (a, b) => sent[a] - sent[b] || arrived[a] - arrived[b] || a - b;
   const byLeaving = sent ? [...messages.keys()].sort(leaving) : [];
   const source = (need) => entry[needs[need]], sender = (message) => entry[messages[message].part];
@@ -69,23 +64,23 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
   const latest = (e) => firstMost(range(needsFrom[e], needsFrom[e + 1]), arrival); // of all that an entry needs
   const before = (e) => (e > first[home[e]] ? e - 1 : undefined); // on its device
   const couldStart = (e) => Math.max(end[before(e)] ?? 0, arrival(latest(e)) ?? 0);
+  const onOneLink = (a, b) => messages[a].source === messages[b].source && messages[a].target === messages[b].target;
   const starts = (cause) => start[cause.entry] ?? sent?.[cause.message] ?? collectives[cause.collective].start;
   const ends = (cause) => end[cause.entry] ?? collectives[cause.collective].end;
 
   /** The cause of a cause. The device's own previous action wins if a message came as it ended. */
   function by({ entry: e, message, collective }) {
-    if (collective !== undefined) return beforeTogether(collective);
-    if (message !== undefined) return ahead(message) ?? { entry: sender(message) };
-    const need = latest(e), own = before(e);
-    const summed = start[e] > couldStart(e) ? together(home[e], start[e]) : undefined;
-    if (summed || need === undefined || end[own] >= arrival(need)) return summed ?? (own >= 0 ? { entry: own } : own);
+    if (collective >= 0) return beforeTogether(collective);
+    if (message >= 0) return ahead(message) ?? { entry: sender(message) };
+    const summed = start[e] > couldStart(e) && together(home[e], start[e]), need = latest(e), own = before(e);
+    if (summed) return summed;
+    if (need === undefined || end[own] >= arrival(need)) return own >= 0 ? { entry: own } : undefined;
     return arrival(need) > end[source(need)] ? { message: messageOf[need] } : { entry: source(need) };
   }
 
   /** A collective of this device that ends at a time; of those before `until`. */
   function together(device, time, until = collectives.length) {
-    const its = ({ end: ends, devices }, i) => i < until && ends === time && devices.includes(device);
-    const collective = collectives.findIndex(its);
+    const collective = collectives.findIndex((its, i) => i < until && its.end === time && its.devices.includes(device));
     return collective < 0 ? undefined : { collective };
   }
 
@@ -95,108 +90,90 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
     const sums = ([s, , , other]) => stage === null || s === stage || other === stage;
     const made = (e) => start[e] < from && entries[e].at(-2) !== U && sums(entries[e]);
     const earlier = devices.map((device) => together(device, from, collective)).filter(Boolean);
-    const actions = devices.flatMap((device) => onDevice(program, device).filter(made)).map((e) => ({ entry: e }));
+    const actions = devices.flatMap((device) => onDevice(program, device)).filter(made).map((e) => ({ entry: e }));
     return firstMost([...earlier, ...actions], (cause) => Math.min(ends(cause), from));
   }
 
-  const onOneLink = (a, b) => messages[a].source === messages[b].source && messages[a].target === messages[b].target;
-
   /** The message that one waits for after its action has ended: on its link, or on a wire that links share. */
-  function ahead(message) {
-    const leaves = sent[message];
-    if (leaves <= end[sender(message)]) return undefined;
-    const earlier = byLeaving.slice(0, byLeaving.indexOf(message));
-    const own = earlier.findLast((other) => onOneLink(other, message));
-    const sharing = () => earlier.filter((other) => sent[other] < leaves && leaves <= arrived[other]);
-    const found = arrived[own] >= leaves ? own : firstMost(sharing(), (other) => sent[other]);
-    return found === undefined ? undefined : { message: found };
+  function ahead(own) {
+    const leaves = sent[own];
+    if (leaves <= end[sender(own)]) return undefined;
+    const earlier = byLeaving.slice(0, byLeaving.indexOf(own)), last = earlier.findLast((i) => onOneLink(i, own));
+    if (arrived[last] >= leaves) return { message: last };
+    const message = firstMost(earlier.filter((i) => sent[i] < leaves && leaves <= arrived[i]), (i) => sent[i]);
+    return message === undefined ? undefined : { message };
   }
 
-  /** The entry, or if updates took no time, the last one before it that kept the device busy. */
-  function tookTime(e) {
-    const instant = start[e] === end[e] && end[before(e)] === end[e];
-    return instant ? tookTime(before(e)) : e;
+  /** What an entry that never starts waits for first. */
+  function stuckAt(e) {
+    const part = needs.slice(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
+    return `is stuck at ${action(e)}: it needs ${text(part)} (queued on device ${home[entry[part]]})`;
   }
 
   /** When what is needed runs; and if that takes a while, when it arrives, and which link was not free. */
   function runs(need) {
     const e = source(need), own = messageOf[need];
-    const says = `${partText(program, needs[need])}, which device ${home[e]} runs ${fromTo(start[e], end[e])}`;
+    const says = `${text(needs[need])}, which device ${home[e]} runs ${fromTo(start[e], end[e])}`;
     if (arrival(need) <= end[e]) return says;
     const other = ahead(own)?.message, arrives = `arrives at ${number(arrived[own])}`;
     if (other === undefined) return `${says} and which ${arrives}`;
-    const made = partText(program, messages[other].part);
+    const made = text(messages[other].part);
     const where = onOneLink(own, other) ? `for the link, where ${made} is` : `while what ${made} made is sent`;
     return `${says} and which waits until ${number(sent[own])} ${where}, and ${arrives}`;
   }
 
   /** Pairs [entry, words]: what one waited for, and what held that back in turn if it came after the gap began. */
-  function chain(e, since) {
-    const links = [];
-    for (let head = "", need; links.length < 2 && (need = latest(e)) !== undefined; ) {
-      e = source(need);
-      links.push([e, head + runs(need)]);
-      if (couldStart(e) <= since) break;
-      const { entry: own } = by({ entry: e }) ?? {};
-      if (home[own] === home[e]) {
-        const busy = tookTime(own), until = number(end[busy]);
-        return [...links, [busy, `device ${home[e]} is busy with ${writeEntry(entries[busy])} until ${until}`]];
-      }
-      head = `${partText(program, needs[need])} itself waits for `;
+  function chain(e, since, head = "") {
+    const need = latest(e), made = source(need), link = [made, head + runs(need)];
+    let busy = couldStart(made) > since ? by({ entry: made })?.entry : undefined;
+    if (home[busy] === home[made]) {
+      while (start[busy] === end[busy] && end[before(busy)] === end[busy]) busy = before(busy); // updates took no time
+      return [link, [busy, `device ${home[made]} is busy with ${action(busy)} until ${number(end[busy])}`]];
     }
-    return links;
+    const more = !head && couldStart(made) > since && latest(made) !== undefined;
+    return more ? [link, ...chain(made, since, `${text(needs[need])} itself waits for `)] : [link];
   }
 
-  return { by, starts, ends, couldStart, latest, together, chain };
+  return { text, action, by, starts, ends, couldStart, latest, together, stuckAt, chain };
 }
-
-const heldBack = (timeline) => (timeline.heldBack ??= causesOf(timeline));
 
 /** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
 export function criticalPath(timeline) {
-  const { by, starts, ends } = heldBack(timeline), path = [];
-  const actions = inOrder(timeline).map((entry) => ({ entry }));
-  const collectives = timeline.collectives.map((_, collective) => ({ collective }));
-  for (let cause = firstMost([...actions, ...collectives], ends); cause; cause = starts(cause) > 0 && by(cause))
-    path.push(cause);
+  const { by, starts, ends } = (timeline.causes ??= causesOf(timeline)), path = [];
+  const causes = inOrder(timeline).map((entry) => ({ entry }));
+  timeline.collectives.forEach((_, collective) => causes.push({ collective }));
+  for (let cause = firstMost(causes, ends); cause; cause = starts(cause) > 0 && by(cause)) path.push(cause);
   return path.reverse();
 }
 
 /** What a device does at a time, or waits for: {device, start, end, links, sentence}, where links are entries. */
 export function why(timeline, device, time) {
-  const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { entries, home } = program;
+  const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { home, needs } = program;
   const row = onDevice(program, device), now = row.find((e) => start[e] <= time && time < end[e]);
   const after = row.find((e) => start[e] > time);
   const since = row.reduce((last, e) => (end[e] <= time ? Math.max(last, end[e]) : last), 0);
   const from = start[now] ?? since, to = end[now] ?? start[after] ?? makespan, between = fromTo(from, to);
   const said = (words, links = []) => ({ device, start: from, end: to, links, sentence: `device ${device} ${words}` });
-  if (now >= 0) return said(`is busy with ${writeEntry(entries[now])} ${between}`, [now]);
+  const { text, action, couldStart, latest, together, stuckAt, chain } = (timeline.causes ??= causesOf(timeline));
+  if (now >= 0) return said(`is busy with ${action(now)} ${between}`, [now]);
   if (!row.length) return said("has no actions");
-  if (after === undefined && stuck.has(device)) return said(stuckAt(program, end, stuck.get(device)));
+  if (after === undefined && stuck.has(device)) return said(stuckAt(stuck.get(device)));
   const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
   if (after === undefined) return said(`is done at ${number(since)}; ${ends}`);
-  const { couldStart, latest, together, chain } = heldBack(timeline), ready = couldStart(after);
+  const ready = couldStart(after), summed = ready < to && together(device, to);
   const waits = `waits ${between}${after === row[0] ? ", before its first action," : ""} for`;
-  const summed = ready < to && together(device, to);
   if (summed) return said(`${waits} the ${collectiveText(collectives[summed.collective])}`);
-  if (ready <= since && arrived) return said(`sends or receives ${between}`);
-  const could = `${writeEntry(entries[after])} could start at ${number(since)}`;
-  if (ready <= since) return said(`${waits} nothing that the schedule knows of: ${could}`);
-  const pairs = chain(after, since), links = pairs.map(([e]) => e), words = pairs.map(([, each]) => each).join("; ");
-  if (!arrived) return said(`${waits} ${words}${home[links[0]] === device ? "" : TABLES.assumed}`, links);
-  const receives = `device ${device} receives what ${partText(program, program.needs[latest(after)])} made until`;
-  return said(`${waits} ${words}${ready < to ? `; ${receives} ${number(to)}` : ""}`, links);
-}
-
-/** The action that a device is stuck at, and the first that this waits for. */
-function stuckAt({ needs, needsFrom, entry, home, entries, ...columns }, end, e) {
-  const part = needs.slice(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
-  const needed = `${partText(columns, part)} (queued on device ${home[entry[part]]})`;
-  return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
+  const free = `nothing that the schedule knows of: ${action(after)} could start at ${number(since)}`;
+  if (ready <= since) return said(arrived ? `sends or receives ${between}` : `${waits} ${free}`);
+  const pairs = chain(after, since), links = pairs.map(([e]) => e), reasons = pairs.map(([, words]) => words);
+  const made = text(needs[latest(after)]), receives = `receives what ${made} made until ${number(to)}`;
+  if (arrived && ready < to) reasons.push(`device ${device} ${receives}`);
+  const assumed = arrived || home[links[0]] === device ? "" : TABLES.assumed;
+  return said(`${waits} ${reasons.join("; ")}${assumed}`, links);
 }
 
 function collectiveText({ what, stage, devices, start, end }) {
-  const some = devices.length > 4 ? devices.length + " devices" : `devices ${devices.join(" ")}`;
+  const some = devices.length > 4 ? `${devices.length} devices` : `devices ${devices.join(" ")}`;
   const where = TABLES.rings.includes(what) ? `on ${some}` : `from device ${devices[0]} to ${devices[1]}`;
   return `${what}${stage === null ? "" : ` of stage ${stage}`} ${where}, ${number(start)}\u2013${number(end)}`;
 }
