@@ -9,7 +9,6 @@ import { heldAt } from "./memory.js";
 import { number } from "./why.js";
 
 const FONT = "12px system-ui, sans-serif", LETTER = 7, TOP = 5, AXIS = 26;
-const COLUMN = 4; // pixels of a chart whose actions are too many for a box each
 const LOOKS = [...KINDS].map((kind) => TABLES.kinds[kind]);
 const PEN = { dark: false, patterns: new Map(), fills: new Map() };
 
@@ -26,6 +25,7 @@ export function readColours() {
 }
 
 const seen = (colour) => (PEN.dark && TABLES.dark[colour]) || colour;
+const patternOf = ({ pattern }) => (pattern ? madeFor(PEN.patterns, pattern, makePattern) : null);
 const madeFor = (known, key, make) => known.get(key) ?? known.set(key, make(key)).get(key);
 
 /** The fill of a kind at a shade, and for a number on it white or black, whichever has more contrast. */
@@ -40,20 +40,20 @@ function fillOf(kind, shade) {
 
 /** White lines or dots. */
 function makePattern(name) {
-  const tile = document.createElement("canvas"), on = tile.getContext("2d"), lines = name === "lines";
-  tile.width = tile.height = 6;
+  const tile = Object.assign(document.createElement("canvas"), { width: 6, height: 6 });
+  const on = tile.getContext("2d"), lines = name === "lines";
   [on.strokeStyle, on.lineWidth] = ["#fff", lines ? 1.5 : 2];
   on.stroke(new Path2D(lines ? "M-7 7 L1 -1 M-1 7 L7 -1 M5 7 L13 -1" : "M1 2 h2 M4 5 h2"));
   return on.createPattern(tile, "repeat");
 }
 
 /** A box in a colour, with the pattern of a look, if it has one, over its lower part. */
-function paintBox(g, colour, x, y, wide, high, { pattern, band } = {}) {
+function paintBox(g, colour, x, y, wide, high, look = {}) {
   g.fillStyle = colour;
   g.fillRect(x, y, wide, high);
-  if (!pattern) return;
-  g.fillStyle = madeFor(PEN.patterns, pattern, makePattern);
-  g.fillRect(x, y + high * (1 - band), wide, high * band);
+  if (!look.pattern) return;
+  g.fillStyle = patternOf(look);
+  g.fillRect(x, y + high * (1 - look.band), wide, high * look.band);
 }
 
 function paintWords(g, words, x, y, { colour = PEN.ink, align = "center", bold = false } = {}) {
@@ -85,7 +85,7 @@ export function layout(panel, run, { until, most, widest }) {
   const pitch = lane + together + strip + (lane > 14 ? 7 : 4);
   const left = narrow ? 24 : 66, right = widest * LETTER + (narrow ? 14 : 70), high = TOP + devices * pitch + AXIS;
   const scale = (wide - left - right) / (until || 1), coarse = run.timeline.makespan * scale * devices < 1.5 * size;
-  const column = coarse ? COLUMN : 1 / (window.devicePixelRatio || 1);
+  const column = coarse ? 4 : 1 / (window.devicePixelRatio || 1); // coarse: too many actions for a box each
   Object.assign(panel, { run, wide, narrow, high, lane, strip, together, left, right, pitch });
   Object.assign(panel, { scale, coarse, column, most, widest });
   for (const canvas of [panel.base, panel.over]) sized(canvas, wide, high);
@@ -103,19 +103,18 @@ export function placeAt(p, x, y) {
   return there ? { device, time } : null;
 }
 
-/** Everything that stays: `messages` to show, and the critical `path`, a Set of entries, or null. */
+/** On a panel just laid out, everything that stays: `messages` to show, and the critical `path`, a Set of entries, or null. */
 export function paintRun(p, { messages, path }) {
   const g = p.base.getContext("2d"), { held, waits, timeline: { start, end, makespan, collectives } } = p.run;
-  g.clearRect(0, 0, p.wide, p.high);
-  for (const d of waits.keys()) {
+  for (const [d, own] of waits.entries()) {
     paintBox(g, PEN.lane, p.left, downTo(p, d), makespan * p.scale, p.lane);
     if (p.coarse) paintShares(p, g, d);
     paintLayers(p, g, held[d], downTo(p, d) + p.lane + p.together + 2, p.strip, p.most);
+    for (const each of collectives) if (each.devices.includes(d)) paintTogether(p, g, d, each);
     if (hasWords(p, d)) paintWords(g, p.narrow ? d : `device ${d}`, p.left - 8, middleOf(p, d), { align: "right" });
+    for (const wait of own) paintWait(p, g, d, wait);
   }
   if (!p.coarse) paintParts(p, g, path);
-  for (const each of collectives) paintTogether(p, g, each);
-  waits.forEach((all, d) => all.forEach((wait) => paintWait(p, g, d, wait)));
   for (const i of messages) paintMessage(p, g, i);
   for (const e of path ?? []) if (end[e] > start[e]) frame(p, g, e, { width: 1.5 });
   paintAxis(p, g);
@@ -158,14 +157,17 @@ function paintShares(p, g, d) {
 /** Layers on each other over time, as high as `high` where they come to `most`; in a column of pixels, the most. */
 function paintLayers(p, g, { times, layers }, y, high, most) {
   const { makespan } = p.run.timeline, unit = high / most, floor = new Float64Array(times.length);
-  const columnTo = (time) => p.left + Math.round((time * p.scale) / p.column) * p.column;
-  const places = [...times, makespan].map(columnTo);
+  const places = [...times, makespan].map((time) => p.left + Math.round((time * p.scale) / p.column) * p.column);
   for (const { look, values } of layers) {
-    const colour = seen(look.colour);
+    g.beginPath();
     for (let i = 0; times[i] < makespan; i++) {
       const wide = Math.max(p.column, places[i + 1] - places[i]);
       floor[i] += values[i];
-      if (values[i]) paintBox(g, colour, places[i], y + high - floor[i] * unit, wide, values[i] * unit, look);
+      if (values[i]) g.rect(places[i], y + high - floor[i] * unit, wide, values[i] * unit);
+    }
+    for (const fill of [seen(look.colour), patternOf(look)].filter(Boolean)) {
+      g.fillStyle = fill;
+      g.fill();
     }
   }
 }
@@ -179,11 +181,10 @@ function paintWait(p, g, d, [from, to, last]) {
   if (!inSum && g.measureText(words).width < room) paintWords(g, words, acrossTo(p, (from + to) / 2), middleOf(p, d));
 }
 
-/** What devices send each other together: a bar below the lane of each. */
-function paintTogether(p, g, { start, end, devices }) {
-  const wide = Math.max(1, (end - start) * p.scale);
-  for (const d of devices)
-    paintBox(g, TABLES.collective, acrossTo(p, start), downTo(p, d) + p.lane + 1, wide, p.together - 2);
+/** What a device sends others together: a bar below its lane. */
+function paintTogether(p, g, d, { start, end }) {
+  const x = acrossTo(p, start), wide = Math.max(1, (end - start) * p.scale);
+  paintBox(g, TABLES.collective, x, downTo(p, d) + p.lane + 1, wide, p.together - 2);
 }
 
 /** An arrow between the sides of two lanes that face each other; before it, how long a message waits for its link. */
@@ -255,9 +256,8 @@ function follow(p, g, entry, device, time) {
   arrow(g, [to + 3, below + 7], [to + 3, below], 2);
 }
 
-function frame(p, g, e, look) {
+const frame = (p, g, e, look) =>
   outline(p, g, p.run.program.home[e], p.run.timeline.start[e], p.run.timeline.end[e], look);
-}
 
 function outline(p, g, device, from, to, look = { width: 2.5 }) {
   const x = acrossTo(p, from), right = x + Math.max(3, (to - from) * p.scale - 1);
@@ -285,5 +285,5 @@ function arrow(g, [x, y], [toX, toY], width) {
 
 function triangle(g, x, y, angle, size) {
   const corner = (turn) => [x - size * Math.cos(angle + turn), y - size * Math.sin(angle + turn)];
-  line(g, [[x, y], corner(0.42), corner(-0.42), [x, y]], { width: 0.5, filled: true });
+  line(g, [[x, y], corner(0.42), corner(-0.42), [x, y]], { width: 0.1, filled: true });
 }

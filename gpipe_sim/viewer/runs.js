@@ -165,7 +165,7 @@ function aboutEntry({ program, timeline, held, bytes, bytesOf }, { entry: e, nee
   for (const i of sends[e] ?? []) {
     const [sent, arrived] = [timeline.sent?.[i], timeline.arrived?.[i]], size = bytesOf(messages[i]);
     const travels = arrived > sent ? `, on its way from ${number(sent)} to ${number(arrived)}` : "";
-    says.push(`It sends ${size ? bytesText(size) : "a message"} to device ${messages[i].target}${travels}`);
+    if (size || travels) says.push(`It sends ${size ? bytesText(size) : "a message"} to device ${messages[i].target}${travels}`);
   }
   const after = held[device].total[heldAt(held[device], timeline.end[e])];
   if (bytes) says.push(`Then device ${device} holds ${bytesText(after)}`);
