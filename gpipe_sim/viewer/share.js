@@ -4,10 +4,10 @@
 import { UNIT } from "./runs.js";
 
 const MOST_BOXES = 100_000, CHOICE = ["devices", "microbatches", "stages", "kinds", "room", "costs"];
-const ONE = "\\d{1,15}(\\.\\d{1,20})?(e-\\d{1,2})?", LINK = `\\{latency:${ONE},bandwidth:(${ONE}|null)\\}`;
+const ONE = "(0|[1-9]\\d{0,14})(\\.\\d{1,20})?(e-\\d{1,2})?", LINK = `\\{latency:${ONE},bandwidth:(${ONE}|null)\\}`;
 const ACTION = "(\\d{1,4}[FBIWRU]|\\d{1,4}F\\d{1,4}-\\d{1,4}B)\\d{1,4}";
-const several = (one, mark = ",") => `(${one})(${mark}(${one}))*`;
-const inRows = (one) => several(`(${several(one, "\\.")})?`, "_");
+const listOf = (one, mark = ",") => `(${one})(${mark}(${one}))*`;
+const inRows = (one) => listOf(`(${listOf(one, "\\.")})?`, "_");
 /** A list of one number ends with a comma. */
 const readNumbers = (text) => (text.includes(",") ? text.match(/[^,]+/g).map(Number) : Number(text));
 const writeNumbers = (value) => (value.length === 1 ? `${value},` : String(value));
@@ -16,13 +16,13 @@ const writeNumbers = (value) => (value.length === 1 ? `${value},` : String(value
 const FORMS = {
   count: ["[1-9]\\d{0,3}", "whole number from 1 to 9999", Number],
   number: [ONE, "number", Number],
-  numbers: [`${several(ONE)},?`, "number, nor several", readNumbers, writeNumbers],
-  speeds: [`${several(`(?=[^,e]*[1-9])${ONE}`)},?`, "number above 0, nor several", readNumbers, writeNumbers],
+  numbers: [`${listOf(ONE)},?`, "number, nor several", readNumbers, writeNumbers],
+  speeds: [`${listOf(`(?=[^,e]*[1-9])${ONE}`)},?`, "number above 0, nor several", readNumbers, writeNumbers],
   ask: [`[01],\\d{1,4},${ONE}`, "chart, device and time", readNumbers],
   word: ["[A-Za-z][\\w\\-]{0,60}", "plain word"],
   name: ["[\\p{L}\\p{N} .,:;()'\\-]{1,80}", "plain name"],
   own: ["[\\w ,.]{0,30}(;[\\w ,.]{0,30}){5}", "board of one's own"],
-  links: [`${LINK}|\\{devices_per_node:\\d{1,4},inside:${LINK},between:${LINK}\\}`, "link, nor links of nodes",
+  links: [`${LINK}|\\{devices_per_node:[1-9]\\d{0,3},inside:${LINK},between:${LINK}\\}`, "link, nor links of nodes",
     (text) => JSON.parse(text.replace(/\w+(?=:)/g, '"$&"')), (links) => JSON.stringify(links).replaceAll('"', "")],
   rows: [`(?=.*[A-Z])${inRows(ACTION)}`, "order in rows, such as 0F0.0B0_1F0.1B0",
     (text) => text.split("_").map((row) => row.replace(/(\w+)-(\w+)/g, "($1;$2)OVERLAP_F_B").replaceAll(".", " ")),
