@@ -21,7 +21,8 @@ const FORMS = {
   ask: [`[01],\\d{1,4},${ONE}`, "chart, device and time", readNumbers],
   word: ["[A-Za-z][\\w\\-]{0,60}", "plain word"],
   name: ["[\\p{L}\\p{N} .,:;()'\\-]{1,80}", "plain name"],
-  own: ["[\\w ,.]{0,30}(;[\\w ,.]{0,30}){5}", "board of one's own"],
+  own: ["[\\w ,.]{0,30}(;[\\w ,.]{0,30}){5}", "board of one's own",
+    (text) => Object.fromEntries(text.split(";").map((each, i) => [CHOICE[i], each])), (own) => CHOICE.map((name) => own[name]).join(";")],
   links: [`${LINK}|\\{devices_per_node:[1-9]\\d{0,3},inside:${LINK},between:${LINK}\\}`, "link, nor links of nodes",
     (text) => JSON.parse(text.replace(/\w+(?=:)/g, '"$&"')), (links) => JSON.stringify(links).replaceAll('"', "")],
   rows: [`(?=.*[A-Z])${inRows(ACTION)}`, "order in rows, such as 0F0.0B0_1F0.1B0",
@@ -32,31 +33,23 @@ const FORMS = {
     (placement) => placement.map((held) => held.join(".")).join("_")],
 };
 /** Of each key its form, and in which part of a chart it is under which name. */
-const OF_FAMILY = {
-  K: ["count", "options", "devices"], M: ["count", "options", "microbatches"], every: ["count", "options", "every"],
-  V: ["count", "options", "stages_per_device"], drain: ["word", "options", "drain"],
-  weights: ["word", "options", "weights"], recompute: ["word", "schedule", "recompute"],
-};
-const OF_ROWS = {
-  name: ["name", "schedule", "name"], M: ["count", "schedule", "microbatches"],
-  rows: ["rows", "schedule", "rows"], stages: ["stages", "schedule", "placement"],
-};
-const OF_ALL = {
-  F: ["numbers", "costs", "forward"], I: ["numbers", "costs", "input_grad"], W: ["numbers", "costs", "weight_grad"],
-  R: ["numbers", "costs", "recompute"], U: ["numbers", "costs", "update"], FB: ["numbers", "costs", "overlap"],
-  comm: ["number", "costs", "comm"], speed: ["speeds", "costs", "speed"], overhead: ["numbers", "costs", "overhead"],
-  limit: ["numbers", "chart", "limit"], bytes: ["numbers", "chart", "message_bytes"],
-  links: ["links", "chart", "links"],
-};
+const OF_FAMILY = { K: ["count", "options", "devices"], M: ["count", "options", "microbatches"],
+  V: ["count", "options", "stages_per_device"], every: ["count", "options", "every"],
+  drain: ["word", "options", "drain"], weights: ["word", "options", "weights"],
+  recompute: ["word", "schedule", "recompute"] };
+const OF_ROWS = { name: ["name", "schedule", "name"], M: ["count", "schedule", "microbatches"],
+  rows: ["rows", "schedule", "rows"], stages: ["stages", "schedule", "placement"] };
+const OF_ALL = { F: ["numbers", "costs", "forward"], I: ["numbers", "costs", "input_grad"],
+  W: ["numbers", "costs", "weight_grad"], R: ["numbers", "costs", "recompute"], U: ["numbers", "costs", "update"],
+  FB: ["numbers", "costs", "overlap"], comm: ["number", "costs", "comm"], speed: ["speeds", "costs", "speed"],
+  overhead: ["numbers", "costs", "overhead"], limit: ["numbers", "chart", "limit"],
+  bytes: ["numbers", "chart", "message_bytes"], links: ["links", "chart", "links"] };
 const fieldsOf = (rows) => Object.entries({ ...(rows ? OF_ROWS : OF_FAMILY), ...OF_ALL });
-const partsOf = (chart) => ({ chart, costs: chart.costs, schedule: chart.schedule, options: chart.schedule.options });
-/** The stages of each row's actions, lowest first: what a device has unless a link says more. */
-const stagesOf = (rows) =>
-  rows.map((row) => [...new Set(row.match(/\d+(?=[A-Z])/g))].map(Number).sort((a, b) => a - b));
-
-function noLink(says) {
+/** The stages of a row's actions, lowest first: what its device has unless a link says more. */
+const stagesIn = (row) => [...new Set(row.match(/\d+(?=[A-Z])/g))].map(Number).sort((a, b) => a - b);
+const noLink = (says) => {
   throw new Error(`no link says this: ${says}`);
-}
+};
 
 /** The fragment of a state {charts, at, ask, board}; Error in words if it has none. */
 export function toFragment({ charts, at, ask, board }) {
@@ -68,21 +61,20 @@ export function toFragment({ charts, at, ask, board }) {
     else all.forEach((each, i) => (found[`${"ab"[i]}.${key}`] = each[key]));
   }
   Object.assign(found, { at, ask, board: puzzle === "free" ? "own" : puzzle });
-  found.own = choice && CHOICE.map((name) => choice[name]).join(";");
-  found.picks = rows?.some(Boolean) && FORMS.rows[3](rows);
+  Object.assign(found, { own: choice && FORMS.own[3](choice), picks: rows?.some(Boolean) && FORMS.rows[3](rows) });
   const text = encodeURI(Object.entries(found).filter(([, value]) => value).map((each) => each.join("=")).join("&"));
   fromFragment(text); // so that whatever is written can be read
   return text;
 }
 
 function writeChart(chart) {
-  const { rows } = chart.schedule, parts = partsOf(chart), found = {};
+  const { rows, options } = chart.schedule, parts = { ...chart, chart, options }, found = {};
   for (const [key, [form, part, name]] of fieldsOf(rows)) {
     const value = parts[part]?.[name] ?? null, [, , , write = String] = FORMS[form];
     if (value !== null && value !== UNIT[name]) found[key] = write(value);
   }
   if (found.name) found.name = found.name.match(/[\p{L}\p{N} .,:;()'-]/gu)?.slice(0, 80).join("");
-  if (rows && found.stages === FORMS.stages[3](stagesOf(rows))) delete found.stages;
+  if (rows && found.stages === FORMS.stages[3](rows.map(stagesIn))) delete found.stages;
   return found;
 }
 
@@ -93,15 +85,13 @@ export function fromFragment(text) {
   if (given.size < pairs.length) noLink("a key stands twice");
   const take = (form, ...keys) => {
     const key = keys.find((each) => left.delete(each) || given.has(each)), value = given.get(key) ?? null;
-    const [pattern, what, read = String] = FORMS[form];
-    if (value === null) return null;
-    if (!new RegExp(`^(${pattern})$`, "u").test(value)) noLink(`"${value.slice(0, 24)}" is no ${what}`);
-    return read(value);
+    const [pattern, what, read = String] = FORMS[form], whole = new RegExp(`^(${pattern})$`, "u");
+    if (value !== null && !whole.test(value)) noLink(`"${value.slice(0, 24)}" is no ${what}`);
+    return value === null ? null : read(value);
   };
   const charts = ["a", "b"].filter((letter) => given.has(letter)).map((letter) => readChart(letter, take));
   const at = take("number", "at") ?? 0, ask = take("ask", "ask"), named = take("word", "board");
-  const own = named === "own" ? take("own", "own")?.split(";").map((each, i) => [CHOICE[i], each]) : null;
-  const puzzle = named === "own" ? "free" : named, choice = own ? Object.fromEntries(own) : null;
+  const puzzle = named === "own" ? "free" : named, choice = puzzle === "free" ? take("own", "own") : null;
   const board = puzzle && { puzzle, choice, rows: take("rows", "picks") };
   if (left.size) noLink(`nothing here is called ${[...left][0].slice(0, 24)}`);
   if ((at || ask || !board) && !charts[ask?.[0] ?? 0]) noLink("it has no chart");
@@ -110,15 +100,14 @@ export function fromFragment(text) {
 
 function readChart(letter, take) {
   const family = take("word", letter), own = family === "rows";
-  const schedule = own ? { family: null, options: {}, name: "rows" } : { family, options: {} };
-  const chart = { schedule, costs: {} }, parts = partsOf(chart);
+  const options = {}, schedule = own ? { family: null, options, name: "rows" } : { family, options };
+  const chart = { schedule, costs: {} }, parts = { ...chart, chart, options };
   for (const [key, [form, part, name]] of fieldsOf(own)) {
     const value = take(form, `${letter}.${key}`, key);
     if (value !== null) parts[part][name] = value;
   }
-  if (own) schedule.placement ??= stagesOf(schedule.rows ?? noLink("an order has no rows"));
-  const { devices = schedule.rows?.length, microbatches = schedule.microbatches, ...others } = schedule.options;
-  const boxes = devices * microbatches * (others.stages_per_device ?? 1);
-  if (!(boxes <= MOST_BOXES)) noLink(`a chart has a K and an M, and at most ${MOST_BOXES} boxes`);
+  if (own) schedule.placement ??= schedule.rows?.map(stagesIn);
+  const { devices = schedule.rows?.length, microbatches = schedule.microbatches, stages_per_device = 1 } = options;
+  if (!(devices * microbatches * stages_per_device <= MOST_BOXES)) noLink("a chart has no sizes, or too many boxes");
   return chart;
 }

@@ -106,7 +106,9 @@ def as_html(*given: Schedule | Timeline, **how: Any) -> str:
 
 def _board(puzzle: Puzzle) -> Record:
     """What a page has to know of a puzzle: not its order, which is for who plays, and no cost that is usual."""
-    record = {name: value for name, value in puzzle.record().items() if value and name not in ("rows", "bound")}
+    record = {
+        name: value for name, value in puzzle.record().items() if value and name not in ("rows", "bound")
+    }
     usual = asdict(Costs())
     return record | {"costs": {name: cost for name, cost in record["costs"].items() if cost != usual[name]}}
 

@@ -555,9 +555,13 @@ STATES = {
         at=13.700000000000001,
         ask=[0, 3, 2 / 3],
     ),
-    "two Vs of one's own": state(chart(V_ROWS[0], links=LINKS[2]), chart(V_ROWS[1], limit=6), ask=[1, 3, 4.5]),
+    "two Vs of one's own": state(
+        chart(V_ROWS[0], links=LINKS[2]), chart(V_ROWS[1], limit=6), ask=[1, 3, 4.5]
+    ),
     "a V on a board": state(
-        chart(of_family("ZBV")), chart(V_ROWS[1]), board={"puzzle": "free", "choice": CHOICE, "rows": V_ROWS[2]["rows"]}
+        chart(of_family("ZBV")),
+        chart(V_ROWS[1]),
+        board={"puzzle": "free", "choice": CHOICE, "rows": V_ROWS[2]["rows"]},
     ),
     "a board alone": state(board={"puzzle": "fill-the-wait", "choice": None, "rows": ["0F0", "", ""]}),
     **{f"links {i}": state(chart(of_family("VHalf"), links=links)) for i, links in enumerate(LINKS)},
@@ -572,7 +576,10 @@ STATES = {
 
 def plain(found: Json) -> Json:
     """A state of a link, with what a page fills in where a chart does not say it."""
-    return {**found, "charts": [{**chart({}), **each, "costs": {**COSTS, **each["costs"]}} for each in found["charts"]]}
+    return {
+        **found,
+        "charts": [{**chart({}), **each, "costs": {**COSTS, **each["costs"]}} for each in found["charts"]],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -602,8 +609,20 @@ def test_what_no_link_can_hold_is_refused_in_words(node):
     huge = chart(of_rows("FIW", in_a_v(8), 160, 0))
     gpipe = chart(of_family("GPipe"))
     paired = chart(of_family("GPipe"), links={"pairs": [[0, 1, WIRE], [1, 0, WIRE]]})
-    full = state(chart(V_ROWS[0]), chart(V_ROWS[1]), board={"puzzle": "free", "choice": CHOICE, "rows": V_ROWS[2]["rows"]})
-    states = [state(measured), state(huge), full, state(*[gpipe] * 9), state(), state(gpipe, at=1e20), state(paired)]
+    full = state(
+        chart(V_ROWS[0]),
+        chart(V_ROWS[1]),
+        board={"puzzle": "free", "choice": CHOICE, "rows": V_ROWS[2]["rows"]},
+    )
+    states = [
+        state(measured),
+        state(huge),
+        full,
+        state(*[gpipe] * 9),
+        state(),
+        state(gpipe, at=1e20),
+        state(paired),
+    ]
     found = node([["share", {"state": each}] for each in states])
     assert all(each["says"].startswith("no link says this: ") for each in found), found
     assert "measured times are too long" in found[0]["says"]
@@ -815,6 +834,8 @@ def test_a_link_clicked_in_the_page_is_followed_to_a_board_and_back(browser, fil
             page.evaluate("location.hash = '#board=own'")
             page.wait_for_selector(".board-own")
             page.evaluate(f"location.hash = '#{wrong}'")
-            page.wait_for_function("document.getElementById('say').textContent.startsWith('this link shows nothing')")
+            page.wait_for_function(
+                "document.getElementById('say').textContent.startsWith('this link shows nothing')"
+            )
             assert page.is_visible("#say") and saved(page)["rows"] == [""] * 4
         assert opened.state()["makespan"] == [9] and opened.wrong == []
