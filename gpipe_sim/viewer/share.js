@@ -3,7 +3,7 @@
 
 import { UNIT } from "./runs.js";
 
-const MOST_BOXES = 100_000, CHOICE = ["devices", "microbatches", "stages", "kinds", "room", "costs"];
+const CHOICE = ["devices", "microbatches", "stages", "kinds", "room", "costs"];
 const ONE = "(0|[1-9]\\d{0,14})(\\.\\d{1,20})?(e-\\d{1,2})?", LINK = `\\{latency:${ONE},bandwidth:(${ONE}|null)\\}`;
 const ACTION = "(\\d{1,4}[FBIWRU]|\\d{1,4}F\\d{1,4}-\\d{1,4}B)\\d{1,4}";
 const listOf = (one, mark = ",") => `(${one})(${mark}(${one}))*`;
@@ -22,7 +22,8 @@ const FORMS = {
   word: ["[A-Za-z][\\w\\-]{0,60}", "plain word"],
   name: ["[\\p{L}\\p{N} .,:;()'\\-]{1,80}", "plain name"],
   own: ["[\\w ,.]{0,30}(;[\\w ,.]{0,30}){5}", "board of one's own",
-    (text) => Object.fromEntries(text.split(";").map((each, i) => [CHOICE[i], each])), (own) => CHOICE.map((name) => own[name]).join(";")],
+    (text) => Object.fromEntries(text.split(";").map((each, i) => [CHOICE[i], each])),
+    (choice) => CHOICE.map((name) => choice[name]).join(";")],
   links: [`${LINK}|\\{devices_per_node:[1-9]\\d{0,3},inside:${LINK},between:${LINK}\\}`, "link, nor links of nodes",
     (text) => JSON.parse(text.replace(/\w+(?=:)/g, '"$&"')), (links) => JSON.stringify(links).replaceAll('"', "")],
   rows: [`(?=.*[A-Z])${inRows(ACTION)}`, "order in rows, such as 0F0.0B0_1F0.1B0",
@@ -108,6 +109,6 @@ function readChart(letter, take) {
   }
   if (own) schedule.placement ??= schedule.rows?.map(stagesIn);
   const { devices = schedule.rows?.length, microbatches = schedule.microbatches, stages_per_device = 1 } = options;
-  if (!(devices * microbatches * stages_per_device <= MOST_BOXES)) noLink("a chart has no sizes, or too many boxes");
+  if (!(devices * microbatches * stages_per_device <= 100_000)) noLink("a chart has no sizes, or too many boxes");
   return chart;
 }
