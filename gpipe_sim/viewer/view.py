@@ -105,7 +105,7 @@ def as_html(*given: Schedule | Timeline, **how: Any) -> str:
 
 
 def _board(puzzle: Puzzle) -> Record:
-    """What a page has to know of a puzzle: not its order, which is for who plays, and no cost that is usual."""
+    """What a page has to know of a puzzle: not its order (that is to be found) nor a cost that is usual."""
     record = {
         name: value for name, value in puzzle.record().items() if value and name not in ("rows", "bound")
     }
