@@ -10,7 +10,7 @@ import { criticalPath, number } from "./why.js";
 import { heldAt } from "./memory.js";
 import { fromFragment, toFragment } from "./share.js";
 import { layout, paintOver, paintRun, placeAt, readColours, swatch } from "./paint.js";
-import { INPUTS, countTo, litAt, percent, runOf } from "./runs.js";
+import { INPUTS, UNIT, countTo, litAt, percent, runOf } from "./runs.js";
 import { readLoaded } from "./loaded.js";
 import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
@@ -413,24 +413,19 @@ function state() {
   };
 }
 
-/** Show what the address says after its #: a state, or #board=NAME for an empty board, of one's own if it is "own". */
+/** Show what the address says after its #: charts, or a board alone. */
 function fromLink() {
-  const text = location.hash.slice(1), [, named] = /^board=([\w-]+)$/.exec(text) ?? [];
+  const text = location.hash.slice(1);
+  if (!text) return;
+  showView("charts"); // what is hidden has no width to draw in
   try {
-    if (named) openBoard(named === "own" ? "free" : named);
-    else if (text) load(fromFragment(text));
+    const found = fromFragment(text);
+    if (found.charts.length) return load(found);
+    board.load(found.board);
+    showView("board");
   } catch (error) {
     $("say").textContent = `this link shows nothing: ${error.message}`;
   }
-}
-
-function openBoard(name) {
-  const choose = $("board").querySelector("select");
-  const known = [...choose.options].some(({ value }) => value === name);
-  if (!known) throw new Error(`there is no puzzle "${name.slice(0, 40)}"`);
-  choose.value = name;
-  choose.dispatchEvent(new Event("change"));
-  showView("board");
 }
 
 async function copyLink() {
@@ -452,7 +447,8 @@ function open() {
   $("notes").replaceChildren(...(shown.notes ?? []).map((note) => make("p", {}, note)));
   load(shown);
   $("views").hidden = !shown.puzzles?.length;
-  if (shown.puzzles?.length) board = mountBoard($("board"), { puzzles: shown.puzzles, load: fromBoard });
+  const puzzles = (shown.puzzles ?? []).map((each) => ({ ...each, costs: { ...UNIT, ...each.costs } }));
+  if (puzzles.length) board = mountBoard($("board"), { puzzles, load: fromBoard });
   const on = (id, event, does) => $(id).addEventListener(event, does);
   for (const name of ["charts", "board"]) on(`show-${name}`, "click", () => showView(name));
   for (const id of ["path", "messages"]) on(id, "change", drawAll);
