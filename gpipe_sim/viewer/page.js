@@ -1,13 +1,13 @@
 // The page: what is shown, and what a reader does with it. Text from outside only becomes textContent.
 //
-// A chart is {record, given, run, refused, panel}: the record of what is shown, the one with rows or times of its own
-// that it came with, what the clock makes of it, the sentence that refuses it, and where it is drawn.
+// A chart is {record, given, run, refused, panel}: the record of what is shown, the one that it came with, what the
+// clock makes of it, the sentence that refuses it, and where it is drawn.
 
 import { TABLES } from "./tables.js";
-import { KINDS, writeEntry } from "./clock.js";
+import { KINDS, R, writeEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
 import { criticalPath, number } from "./why.js";
-import { heldAt } from "./memory.js";
+import { heldAt, whyNoBytes } from "./memory.js";
 import { fromFragment, toFragment } from "./share.js";
 import { layout, paintOver, paintRun, placeAt, readColours, swatch } from "./paint.js";
 import { INPUTS, countTo, litAt, percent, runOf } from "./runs.js";
@@ -57,7 +57,7 @@ function runNow() {
   page.hover = null;
   page.ask &&= askAgain(page.ask, waited);
   drawAll();
-  refreshControls();
+  controls.forEach(refresh);
   tell(true);
 }
 
@@ -85,8 +85,10 @@ function drawAll() {
     paintRun(chart.panel, wantedOf(chart.run));
   }
   drawLegend(runs);
+  drawNotes();
   drawTable();
   drawWelcome();
+  page.wide = $("panels").clientWidth;
   $("head").max = page.until;
   light();
 }
@@ -117,22 +119,38 @@ function drawCaption({ record, run, refused, panel }) {
 }
 
 function drawLegend(runs) {
-  const kinds = [...KINDS].filter((_, k) => runs.some(({ program }) => program.there.has(k)));
-  const looks = kinds.map((kind) => [TABLES.kinds[kind], `${kind} ${TABLES.meanings[kind]}`]);
-  const later = runs.some(({ program }) => program.stages > program.devices), inBytes = runs.some(({ bytes }) => bytes);
-  if (later) looks.push([{ ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage]);
-  looks.push([{ colour: TABLES.colours.lane[0] }, "waiting"]);
+  const has = (k) => runs.some(({ program }) => program.there.has(k)), bytes = runs.flatMap((run) => run.bytes ?? []);
+  const later = runs.some(({ program }) => program.stages > program.devices);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
-  for (const what of together) looks.push([{ colour: TABLES.collective }, what]);
-  const isHeld = ([name]) => runs.some(({ bytes }) => bytes?.some((device) => device.bytes[name].some(Boolean)));
-  if (inBytes) looks.push(...Object.entries(TABLES.memory).filter(isHeld).map(([name, look]) => [look, name]));
-  else looks.push([TABLES.memory["saved activations"], "microbatches held"]);
-  if (!inBytes && kinds.includes("R")) looks.push([INPUTS, "only their input"]);
-  $("legend").replaceChildren(...looks.map(([look, words]) => {
+  const looks = [
+    ...[...KINDS].map((kind, k) => [has(k), TABLES.kinds[kind], `${kind} ${TABLES.meanings[kind]}`]),
+    [later, { ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage],
+    [true, { colour: TABLES.colours.lane[0] }, "waiting"],
+    ...[...together].map((what) => [true, { colour: TABLES.collective }, what]),
+    ...Object.entries(TABLES.memory).map(([name, look]) => [bytes.some((of) => of.bytes[name].some(Boolean)), look, name]),
+    [!bytes.length, TABLES.memory["saved activations"], "microbatches held"],
+    [!bytes.length && has(R), INPUTS, "only their input"],
+  ];
+  $("legend").replaceChildren(...looks.filter(([there]) => there).map(([, look, words]) => {
     const canvas = make("canvas", { ariaHidden: "true" });
     swatch(canvas, look);
     return make("li", {}, canvas, words);
   }));
+}
+
+/** What a reader might look for and not find, and why. */
+function drawNotes() {
+  const says = page.charts.flatMap(({ run, given }) => (run ? leftOut(run, given) : []));
+  $("notes").replaceChildren(...[...page.notes, ...says].map((note) => make("p", {}, note)));
+}
+
+function leftOut({ name, program, record, bytes }, { links, sizes }) {
+  const count = program.messages.length, says = [];
+  if (links && !record.links && !record.times) says.push(`${name} runs without its links, which do not join all devices that send.`);
+  if (sizes && !bytes && !record.times) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
+  if ($("messages").checked && count > TABLES.most_arrows)
+    says.push(`The arrows of ${name} are left out: it has ${count} messages, and ${TABLES.most_arrows} is the most that are drawn.`);
+  return says;
 }
 
 function overSoon() {
@@ -155,19 +173,21 @@ function overNow() {
 
 /** Light what is asked, here and in the other chart. */
 function light() {
-  const asked = page.hover ?? page.ask, run = page.charts[asked?.[0]]?.run;
-  page.lit = run ? { chart: asked[0], ...litAt(run, asked[1], asked[2]) } : null;
-  const others = page.charts.map((chart) => (chart.run === run ? null : chart.run));
-  if (run) page.lit.twins = others.map((other) => (other ? twinsOf(run.program, page.lit.entry, other.program) : []));
+  const [n, device, time] = page.hover ?? page.ask ?? [], run = page.charts[n]?.run;
+  page.lit = run ? { chart: n, ...litAt(run, device, time) } : null;
+  const isOther = ({ run: other }) => run && other && other !== run && page.lit.entry >= 0;
+  const twins = (chart) => (isOther(chart) ? twinsOf(run.program, page.lit.entry, chart.run.program) : []);
+  if (run) page.lit.twins = page.charts.map(twins);
   overSoon();
 }
 
 /** The same actions in another program; a whole backward there is the same as its half here. */
 function twinsOf({ parts, kind, stage, microbatch }, e, other) {
-  const own = e < 0 ? [] : countTo(parts[e + 1] - parts[e], parts[e]);
-  const alike = (part) => ({ B: "BI", I: "IB" })[KINDS[kind[part]]] ?? KINDS[kind[part]];
-  const twin = (part) => [...alike(part)].map((k) => other.find(KINDS.indexOf(k), stage[part], microbatch[part]));
-  return own.flatMap((part) => twin(part).filter((each) => each >= 0).slice(0, 1)).map((each) => other.entry[each]);
+  return countTo(parts[e + 1] - parts[e], parts[e]).flatMap((part) => {
+    const letter = KINDS[kind[part]], alike = [...({ B: "BI", I: "IB" }[letter] ?? letter)];
+    const found = alike.map((each) => other.find(KINDS.indexOf(each), stage[part], microbatch[part]));
+    return found.filter((each) => each >= 0).slice(0, 1).map((each) => other.entry[each]);
+  });
 }
 
 /** Say it where everybody reads it; aloud only if it was asked by key, click or slider: pointing would flood. */
@@ -204,24 +224,19 @@ function addPanel(chart, n) {
   const box = make("div", { className: "panel", tabIndex: 0, role: "application" }, base, over);
   chart.panel = { title, facts, base, over, box };
   $("panels").append(make("section", { className: "chart" }, make("div", { className: "caption" }, title, facts), box));
-  let drag = null; // where the button went down, until it moves: then null again, and `scrubs`
-  let scrubs = false;
+  let from = 0; // where the button went down
   const place = (event) => chart.run && placeAt(chart.panel, event.offsetX, event.offsetY);
+  const drags = (event) => Math.abs(event.clientX - from) > 3;
   box.onpointerdown = (event) => {
-    [drag, scrubs] = [event.clientX, false];
+    from = event.clientX;
   };
   box.onpointermove = (event) => {
-    scrubs ||= drag !== null && Math.abs(event.clientX - drag) > 3;
-    if (scrubs) scrub((event.offsetX - chart.panel.left) / chart.panel.scale);
+    if (event.buttons && drags(event)) scrub((event.offsetX - chart.panel.left) / chart.panel.scale);
     else if (!page.kept) point(n, place(event));
   };
-  box.onpointerleave = () => {
-    [drag, scrubs] = [null, false];
-    point(n, null);
-  };
-  box.onpointerup = (event) => {
-    const found = scrubs ? null : place(event);
-    [drag, scrubs] = [null, false];
+  box.onpointerleave = () => point(n, null);
+  box.onclick = (event) => {
+    const found = drags(event) ? null : place(event);
     if (found) ask(page.kept ? null : [n, found.device, found.time], !page.kept);
   };
   box.onkeydown = (event) => chart.run && !event.ctrlKey && !event.metaKey && onKey(n, chart.run, event);
@@ -268,71 +283,48 @@ function step(forward) {
 function play() {
   const going = !waiting.play;
   [$("play").textContent, $("play").ariaPressed] = [going ? "Pause" : "Play", String(going)];
-  clearTimeout(waiting.play);
+  clearInterval(waiting.play);
   waiting.play = 0;
   if (!going) return;
   if (page.at >= page.until) page.at = 0;
-  const goOn = (before) => (waiting.play = setTimeout(() => {
-    const now = performance.now();
+  let before = performance.now();
+  const goOn = () => {
+    const now = performance.now(), passed = now - before;
+    before = now;
     if (still.matches) step(true);
-    else scrub(page.at + ((now - before) / 12000) * page.until);
+    else scrub(page.at + (passed / 12000) * page.until);
     if (page.at >= page.until) play();
-    else goOn(now);
-  }, still.matches ? 600 : 15));
-  goOn(performance.now());
+  };
+  waiting.play = setInterval(goOn, still.matches ? 600 : 15);
 }
 
 // Controls, table, welcome
 
-function buildControls(all) {
-  const more = make("button", { id: "more", type: "button" }, "More to move");
-  more.onclick = () => showMore(more.ariaExpanded !== "true");
-  for (const { id, label, more: hides, range, set } of controls) {
-    const input = range ? make("input", { id, type: "range" }) : make("select", { id });
-    const value = range ? [make("output", { htmlFor: id, ariaLive: "off" })] : [];
-    input.addEventListener("input", () => {
-      set(range ? Number(input.value) : input.value);
-      if (range) value[0].textContent = number(Number(input.value));
-    });
-    if (hides && !more.isConnected) $("controls").append(more);
-    const className = hides ? "control more" : "control";
-    $("controls").append(make("label", { className }, make("span", {}, label), input, ...value));
-  }
-  showMore(all);
+/** A control as its chart is now; a slider grows with what it is given. */
+function refresh({ id, of, now, choices }) {
+  const input = $(id), value = now();
+  input.disabled = !of().length;
+  if (choices) return offer(input, choices(), value);
+  if (value > input.max) Object.assign(input, { max: 2 * value, step: input.step < 1 ? value / 8 : 1 });
+  input.value = value;
+  input.nextElementSibling.textContent = number(value);
 }
 
-function showMore(all) {
-  $("more").ariaExpanded = String(all);
-  $("controls").classList.toggle("few", !all);
+/** A select with these choices, [value, words]: new ones only if they changed, so that an open one stays open. */
+function offer(select, choices, value) {
+  const key = choices.join(), option = ([value, words]) => make("option", { value: value ?? "" }, words);
+  if (select.dataset.key !== key) select.replaceChildren(...choices.map(option));
+  [select.dataset.key, select.value] = [key, value ?? ""];
 }
-
-function refreshControls() {
-  for (const { id, range, choices, now, enabled } of controls) {
-    const input = $(id), value = now();
-    input.disabled = !enabled();
-    if (range) {
-      const [min, to, step] = range, max = Math.max(to, value > to ? 2 * value : Number(input.max));
-      Object.assign(input, { min, max, step: step < 1 ? (step * max) / to : step, value });
-      input.nextSibling.textContent = number(value);
-      continue;
-    }
-    const wanted = choices(), key = wanted.map(([, words]) => words).join();
-    if (input.dataset.key !== key) input.replaceChildren(...wanted.map(option));
-    [input.dataset.key, input.value] = [key, value];
-  }
-}
-
-const option = ([value, words]) => make("option", { value }, words);
 
 /** All actions of a chart's device; made when it is open. */
 function drawTable() {
   if (!$("list").open) return;
-  const select = $("which").querySelector("select"), wanted = select.value;
+  const select = $("which").querySelector("select");
   const placesOf = ({ run }, n) => (run?.waits ?? []).map((_, d) => [`${n} ${d}`, `${run.name}, device ${d}`]);
-  const places = page.charts.flatMap(placesOf);
-  select.replaceChildren(...places.map(option));
-  if (places.some(([value]) => value === wanted)) select.value = wanted;
-  if (!places.length) return;
+  offer(select, page.charts.flatMap(placesOf), select.value);
+  if (select.selectedIndex < 0) select.selectedIndex = 0;
+  if (!select.value) return;
   const [n, d] = select.value.split(" ").map(Number), { program, timeline, held, heldText } = page.charts[n].run;
   const { first, parts, kind, stage, microbatch, entries } = program, { start, end } = timeline;
   const rows = countTo(first[d + 1] - first[d], first[d]).map((e) => {
@@ -345,20 +337,22 @@ function drawTable() {
   $("table").replaceChildren(make("thead", {}, heads), make("tbody", {}, ...rows.map(cells("td"))));
 }
 
-/** The first screen of a site: one sentence, two numbers that change, two ways on. */
+/** The first screen of a site: one sentence, its slider, two numbers that change, and two ways on. */
+function openWelcome({ sentence, ways, more }) {
+  const [, says, does] = /^(.*[.]) (.*)$/.exec(sentence), linkTo = ({ text, href }) => make("a", { href }, text);
+  $("title").replaceChildren(`${says} `, make("em", {}, does));
+  $("site").replaceChildren(...more.map(linkTo));
+  $("welcome").replaceChildren($("M").closest("label"), make("ul"), make("nav", { ariaLabel: "ways on" }, ...ways.map(linkTo)));
+  $("welcome").hidden = $("site").hidden = false;
+}
+
 function drawWelcome() {
-  $("welcome").hidden = $("site").hidden = !page.welcome;
-  if (!page.welcome) return;
-  const [one, other] = page.charts.map(({ run }) => run), facts = [];
-  if (one) facts.push([percent(one.waiting), `of the time devices wait with ${one.name}`]);
+  const [one, other] = runsOf(), list = $("welcome").querySelector("ul");
+  if (!one || !list) return;
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
-  if (one) facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
-  const safe = (href) => (/^(https?:|[^:]*$)/.test(href) ? href : "#");
-  const linksTo = (name) => (page.welcome[name] ?? []).map(({ text, href }) => make("a", { href: safe(href) }, text));
-  $("title").textContent = page.welcome.sentence;
-  const items = facts.map(([value, words]) => make("li", {}, make("b", {}, value), words));
-  $("welcome").replaceChildren(make("ul", {}, ...items), make("nav", { ariaLabel: "ways on" }, ...linksTo("ways")));
-  $("site").replaceChildren(...linksTo("more"));
+  const facts = [[percent(one.waiting), `of the time devices wait with ${one.name}`]];
+  facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
+  list.replaceChildren(...facts.map(([value, words]) => make("li", {}, make("b", {}, value), words)));
 }
 
 function showView(name) {
@@ -366,7 +360,6 @@ function showView(name) {
     $(each).hidden = each !== name;
     $(`show-${each}`).ariaPressed = String(each === name);
   }
-  if (name === "charts") drawAll();
 }
 
 // In and out
@@ -374,14 +367,15 @@ function showView(name) {
 /** Show what a state, or JSON of the library, says; an Error in words for anything else, and nothing changes. */
 function load(json) {
   const found = readLoaded(json, page.charts.map(({ record }) => record));
-  const givenOf = (record) => (record.schedule.rows ? record : null);
-  const charts = found.charts.map((record) => ({ record, given: givenOf(record), run: runOf(record) }));
+  const charts = found.charts.map((given) => {
+    const run = runOf(given);
+    return { record: run.record, given, run };
+  });
   if (found.board) board?.load(found.board);
-  const { at = 0, ask = null } = found, { program, order } = (charts.find(({ given }) => !given) ?? charts[0]).run;
-  const { devices, microbatches } = program, stages_per_device = order.options?.stages_per_device ?? 2;
-  for (const chart of charts) chart.record = chart.run.record;
+  const { at = 0, ask = null } = found, { run } = charts.find(({ given }) => !given.schedule.rows) ?? charts[0];
+  const { order: { options }, program: { devices, microbatches } } = run;
   Object.assign(page, { charts, at, ask, kept: false, hover: null, lit: null, stage: null });
-  page.size = { devices, microbatches, stages_per_device };
+  page.size = { devices, microbatches, stages_per_device: options?.stages_per_device ?? 2 };
   $("panels").replaceChildren();
   runNow();
 }
@@ -445,21 +439,29 @@ async function copyLink() {
 }
 
 function open() {
-  const shown = JSON.parse($("shown").textContent);
-  page.welcome = shown.welcome;
+  const { welcome, notes = [], puzzles = [], ...shown } = JSON.parse($("shown").textContent);
+  page.notes = notes;
   readColours();
-  buildControls(!page.welcome && window.innerWidth > 600);
-  $("notes").replaceChildren(...(shown.notes ?? []).map((note) => make("p", {}, note)));
+  $("more").open = !welcome && window.innerWidth > 600;
+  if (welcome) openWelcome(welcome);
   load(shown);
-  $("views").hidden = !shown.puzzles?.length;
-  if (shown.puzzles?.length) board = mountBoard($("board"), { puzzles: shown.puzzles, load: fromBoard });
+  $("views").hidden = !puzzles.length;
+  if (puzzles.length) board = mountBoard($("board"), { puzzles, load: fromBoard });
+  listen();
+  window.pipeline = { load, state };
+  fromLink();
+}
+
+function listen() {
   const on = (id, event, does) => $(id).addEventListener(event, does);
+  for (const { id, choices, set } of controls)
+    on(id, "input", ({ target }) => set(choices ? choices()[target.selectedIndex][0] : target.valueAsNumber));
   for (const name of ["charts", "board"]) on(`show-${name}`, "click", () => showView(name));
   for (const id of ["path", "messages"]) on(id, "change", drawAll);
   on("play", "click", play);
   on("back", "click", () => step(false));
   on("forth", "click", () => step(true));
-  on("head", "input", () => scrub(Number($("head").value)));
+  on("head", "input", () => scrub($("head").valueAsNumber));
   on("head", "keydown", (event) => {
     if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
     event.preventDefault();
@@ -469,18 +471,14 @@ function open() {
   on("list", "toggle", drawTable);
   on("which", "change", drawTable);
   window.addEventListener("hashchange", fromLink);
-  let wide = 0;
   new ResizeObserver(([{ contentRect: { width } }]) => {
-    if (width && width !== wide) requestAnimationFrame(drawAll);
-    wide = width || wide;
+    if (width && Math.round(width) !== page.wide) requestAnimationFrame(drawAll);
   }).observe($("panels"));
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
     matchMedia(query).addEventListener("change", () => {
       readColours();
       drawAll();
     });
-  window.pipeline = { load, state };
-  fromLink();
 }
 
 function fromBoard(json) {
