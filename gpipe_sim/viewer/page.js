@@ -17,19 +17,13 @@ import { mountBoard } from "./board.js";
 
 const page = { charts: [], size: {}, stage: null, at: 0, until: 0, ask: null, kept: false, hover: null, lit: null };
 const controls = controlsOf(page, runSoon), still = matchMedia("(prefers-reduced-motion: reduce)");
-const waiting = { run: 0, over: 0, play: 0 };
-let board = null;
-
+const waiting = { run: 0, over: 0, play: 0 }; // what the browser calls back
 const $ = (id) => document.getElementById(id);
 const runsOf = () => page.charts.map(({ run }) => run).filter(Boolean);
 
-/** A new element with its properties or attributes, and its children: texts stay texts. */
+/** A new element with its properties and its children: texts stay texts. */
 function make(tag, given = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(given)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
+  const made = Object.assign(document.createElement(tag), given);
   made.append(...children);
   return made;
 }
@@ -42,6 +36,7 @@ function runSoon() {
 
 /** Run what changed, and draw everything. */
 function runNow() {
+  cancelAnimationFrame(waiting.run);
   waiting.run = 0;
   const waited = page.lit?.entry < 0;
   for (const [n, chart] of page.charts.entries()) {
@@ -74,6 +69,7 @@ function askAgain([n, device, time], waited) {
 // Drawing
 
 function drawAll() {
+  readColours();
   const runs = runsOf(), most = Math.max(...runs.map((run) => run.most)) || 1;
   page.until = Math.max(0, ...runs.map(({ timeline }) => timeline.makespan));
   page.at = Math.min(page.at, page.until);
@@ -101,7 +97,6 @@ function wantedOf({ program: { messages }, timeline }) {
   return { path: new Set(of("entry")), messages: shown ? messages.keys() : of("message") };
 }
 
-const several = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 const heldWords = (run) => `${run.heldText(run.most)}${run.bytes ? "" : ` microbatch${run.most === 1 ? "" : "es"}`}`;
 
 function drawCaption({ record, run, refused, panel }) {
@@ -114,8 +109,8 @@ function drawCaption({ record, run, refused, panel }) {
   panel.facts.replaceChildren(...facts.map(([value, what]) => make("span", {}, make("b", {}, value), ` ${what}`)));
   if (record.times) panel.facts.append(make("span", {}, "These times are given: costs do not move them."));
   if (panel.coarse) panel.facts.append(make("span", {}, "Heights are shares of time."));
-  const size = `${several(devices, "device")}, ${several(microbatches, "microbatch").replace("chs", "ches")}`;
-  panel.box.setAttribute("aria-label", `${run.name}, ${size}. Arrow keys go from action to action`);
+  const size = `devices: ${devices}, microbatches: ${microbatches}`;
+  panel.box.ariaLabel = `${run.name}, ${size}. Arrow keys go from action to action`;
 }
 
 function drawLegend(runs) {
@@ -141,15 +136,15 @@ function drawLegend(runs) {
 /** What a reader might look for and not find, and why. */
 function drawNotes() {
   const says = page.charts.flatMap(({ run, given }) => (run ? leftOut(run, given) : []));
-  $("notes").replaceChildren(...[...page.notes, ...says].map((note) => make("p", {}, note)));
+  $("missing").replaceChildren(...says.map((note) => make("p", {}, note)));
 }
 
 function leftOut({ name, program, record, bytes }, { links, sizes }) {
-  const count = program.messages.length, says = [];
-  if (links && !record.links && !record.times) says.push(`${name} runs without its links, which do not join all devices that send.`);
-  if (sizes && !bytes && !record.times) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
+  const says = [], count = program.messages.length, again = !record.times;
+  if (again && links && !record.links) says.push(`${name} runs without links: the given ones do not join its devices.`);
+  if (again && sizes && !bytes) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
   if ($("messages").checked && count > TABLES.most_arrows)
-    says.push(`The arrows of ${name} are left out: it has ${count} messages, and ${TABLES.most_arrows} is the most that are drawn.`);
+    says.push(`${name} shows no arrows: it has ${count} messages, more than ${TABLES.most_arrows}.`);
   return says;
 }
 
@@ -162,11 +157,9 @@ function overNow() {
   page.charts.forEach(({ run, panel }, n) => {
     if (run) paintOver(panel, page.at, page.lit?.chart === n ? page.lit : null, page.lit?.twins[n]);
   });
-  const words = `${number(Math.round(page.at * 1000) / 1000)} of ${number(page.until)}`;
-  if (Number($("head").value) !== page.at) $("head").value = page.at;
-  if ($("now").textContent === words) return;
-  $("head").setAttribute("aria-valuetext", `time ${words}`);
-  $("now").textContent = words;
+  $("head").value = page.at;
+  $("now").textContent = `${number(Math.round(page.at * 1000) / 1000)} of ${number(page.until)}`;
+  $("head").ariaValueText = `time ${$("now").textContent}`;
 }
 
 // Asking: a place is [chart, device, time]
@@ -219,11 +212,10 @@ function point(n, found) {
 // A panel: two canvases that take the mouse and the keys
 
 function addPanel(chart, n) {
-  const [base, over] = [0, 1].map(() => make("canvas", { ariaHidden: "true" }));
-  const title = make("h2"), facts = make("div", { className: "caption" });
-  const box = make("div", { className: "panel", tabIndex: 0, role: "application" }, base, over);
+  const section = $("chart").content.firstElementChild.cloneNode(true);
+  const [title, facts, box, base, over] = section.querySelectorAll("h2, .facts, .panel, canvas");
   chart.panel = { title, facts, base, over, box };
-  $("panels").append(make("section", { className: "chart" }, make("div", { className: "caption" }, title, facts), box));
+  $("panels").append(section);
   let from = 0; // where the button went down
   const place = (event) => chart.run && placeAt(chart.panel, event.offsetX, event.offsetY);
   const drags = (event) => Math.abs(event.clientX - from) > 3;
@@ -239,29 +231,28 @@ function addPanel(chart, n) {
     const found = drags(event) ? null : place(event);
     if (found) ask(page.kept ? null : [n, found.device, found.time], !page.kept);
   };
-  box.onkeydown = (event) => chart.run && !event.ctrlKey && !event.metaKey && onKey(n, chart.run, event);
+  box.onkeydown = (event) => chart.run && press(event, keysOf(n, chart.run));
+}
+
+/** Do what a key is for, if it is for anything. */
+function press(event, does) {
+  if (!Object.hasOwn(does, event.key) || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  does[event.key]();
 }
 
 /** Arrows go from action to action and from device to device, w to the next wait; Escape lets go. */
-function onKey(n, { program: { first, devices }, timeline, waits }, event) {
-  const here = page.ask?.[0] === n, [, device, time] = here ? page.ask : [n, 0, -1];
-  const starts = [...timeline.start.subarray(first[device], first[device + 1])];
-  const begun = waits[device].map(([from]) => from);
-  const after = (times) => times.find((each) => each > time), before = (times) => times.findLast((each) => each < time);
-  const go = (to, found, at) => found !== undefined && to >= 0 && to < devices && ask([n, to, found], true, at);
-  const does = {
-    ArrowRight: () => go(device, after(starts)),
-    ArrowLeft: () => go(device, before(starts)),
-    ArrowUp: () => go(device - 1, Math.max(0, time), page.at),
-    ArrowDown: () => go(device + 1, Math.max(0, time), page.at),
-    w: () => go(device, after(begun)),
-    W: () => go(device, before(begun)),
-    Escape: () => ask(null, false),
-    " ": play,
+function keysOf(n, { program: { first }, timeline, waits }) {
+  const [, device, time] = page.ask?.[0] === n ? page.ask : [n, 0, -1];
+  const starts = timeline.start.subarray(first[device], first[device + 1]), begun = waits[device].map(([from]) => from);
+  const go = (to, found, at) => found !== undefined && waits[to] && ask([n, to, found], true, at);
+  const after = (times) => () => go(device, times.find((each) => each > time));
+  const before = (times) => () => go(device, times.findLast((each) => each < time));
+  const across = (by) => () => go(device + by, Math.max(0, time), page.at);
+  return {
+    ArrowRight: after(starts), ArrowLeft: before(starts), ArrowUp: across(-1), ArrowDown: across(1),
+    w: after(begun), W: before(begun), Escape: () => ask(null, false), " ": play,
   };
-  if (!Object.hasOwn(does, event.key)) return;
-  event.preventDefault();
-  does[event.key]();
 }
 
 // The playhead
@@ -284,18 +275,18 @@ function play() {
   const going = !waiting.play;
   [$("play").textContent, $("play").ariaPressed] = [going ? "Pause" : "Play", String(going)];
   clearInterval(waiting.play);
-  waiting.play = 0;
-  if (!going) return;
-  if (page.at >= page.until) page.at = 0;
-  let before = performance.now();
-  const goOn = () => {
-    const now = performance.now(), passed = now - before;
-    before = now;
-    if (still.matches) step(true);
-    else scrub(page.at + (passed / 12000) * page.until);
-    if (page.at >= page.until) play();
-  };
-  waiting.play = setInterval(goOn, still.matches ? 600 : 15);
+  waiting.play = going ? setInterval(playOn, still.matches ? 600 : 15) : 0;
+  page.played = performance.now();
+  if (going && page.at >= page.until) scrub(0);
+}
+
+/** All in twelve seconds; or, for who wants no motion, from one event to the next. */
+function playOn() {
+  const before = page.played;
+  page.played = performance.now();
+  if (still.matches) step(true);
+  else scrub(page.at + ((page.played - before) / 12000) * page.until);
+  if (page.at >= page.until) play();
 }
 
 // Controls, table, welcome
@@ -331,28 +322,18 @@ function drawTable() {
     const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], after = held[d].total[heldAt(held[d], end[e])];
     return [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), heldText(after)];
   });
-  const cell = (tag) => (text, i) => make(tag, { className: i > 1 ? "number" : "" }, String(text));
-  const cells = (tag) => (row) => make("tr", {}, ...row.map(cell(tag)));
-  const heads = cells("th")(["action", "what", "stage", "microbatch", "start", "end", "held then"]);
-  $("table").replaceChildren(make("thead", {}, heads), make("tbody", {}, ...rows.map(cells("td"))));
+  const rowOf = (cells) => make("tr", {}, ...cells.map((each) => make("td", {}, each)));
+  $("table").tBodies[0].replaceChildren(...rows.map(rowOf));
 }
 
-/** The first screen of a site: one sentence, its slider, two numbers that change, and two ways on. */
-function openWelcome({ sentence, ways, more }) {
-  const [, says, does] = /^(.*[.]) (.*)$/.exec(sentence), linkTo = ({ text, href }) => make("a", { href }, text);
-  $("title").replaceChildren(`${says} `, make("em", {}, does));
-  $("site").replaceChildren(...more.map(linkTo));
-  $("welcome").replaceChildren($("M").closest("label"), make("ul"), make("nav", { ariaLabel: "ways on" }, ...ways.map(linkTo)));
-  $("welcome").hidden = $("site").hidden = false;
-}
-
+/** The two numbers of a site's first screen. */
 function drawWelcome() {
-  const [one, other] = runsOf(), list = $("welcome").querySelector("ul");
-  if (!one || !list) return;
+  const [one, other] = runsOf();
+  if (!one || !$("welcome")) return;
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
   const facts = [[percent(one.waiting), `of the time devices wait with ${one.name}`]];
   facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
-  list.replaceChildren(...facts.map(([value, words]) => make("li", {}, make("b", {}, value), words)));
+  $("numbers").replaceChildren(...facts.map(([value, words]) => make("li", {}, make("b", {}, value), words)));
 }
 
 function showView(name) {
@@ -371,24 +352,22 @@ function load(json) {
     const run = runOf(given);
     return { record: run.record, given, run };
   });
-  if (found.board) board?.load(found.board);
+  if (found.board) board.load(found.board);
   const { at = 0, ask = null } = found, { run } = charts.find(({ given }) => !given.schedule.rows) ?? charts[0];
   const { order: { options }, program: { devices, microbatches } } = run;
   Object.assign(page, { charts, at, ask, kept: false, hover: null, lit: null, stage: null });
   page.size = { devices, microbatches, stages_per_device: options?.stages_per_device ?? 2 };
   $("panels").replaceChildren();
+  showView("charts");
   runNow();
 }
 
 function state() {
-  if (waiting.run) {
-    cancelAnimationFrame(waiting.run);
-    runNow();
-  }
-  const runs = runsOf();
-  const recorded = ({ record, order: { placement, microbatches, name, options } }) => ({
-    ...record, schedule: { ...record.schedule, options, placement, microbatches, name },
-  });
+  if (waiting.run) runNow();
+  const runs = runsOf(), highest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
+  const recorded = ({ record, order: { placement, microbatches, name, options } }) => (
+    { ...record, schedule: { ...record.schedule, options, placement, microbatches, name } }
+  );
   const timesOf = ({ program: { entries, home }, timeline: { start, end } }) =>
     entries.map((each, e) => [home[e], writeEntry(each), start[e], end[e]]);
   const messagesOf = ({ program: { messages, stage, kind, microbatch }, timeline: { sent, arrived } }) =>
@@ -396,14 +375,12 @@ function state() {
       const action = writeEntry([stage[part], kind[part], microbatch[part]]);
       return [action, source, target, sent?.[i] ?? null, arrived?.[i] ?? null];
     });
-  const highest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
   return {
     charts: runs.map(recorded), at: page.at, ask: page.ask, times: runs.map(timesOf), messages: runs.map(messagesOf),
     makespan: runs.map(({ timeline }) => timeline.makespan),
     peak: runs.map(({ counts }) => counts.map((each) => highest(each.counts))),
     bytes: runs.map(({ bytes }) => bytes && bytes.map(({ total }) => highest(total))),
-    sentence: $("say").textContent,
-    board: board && board.state(),
+    sentence: $("say").textContent, board: board.state(),
   };
 }
 
@@ -418,12 +395,8 @@ function fromLink() {
   }
 }
 
-function openBoard(name) {
-  const choose = $("board").querySelector("select");
-  const known = [...choose.options].some(({ value }) => value === name);
-  if (!known) throw new Error(`there is no puzzle "${name.slice(0, 40)}"`);
-  choose.value = name;
-  choose.dispatchEvent(new Event("change"));
+function openBoard(puzzle) {
+  board.load({ puzzle, choice: Object.fromEntries(new FormData($("board").querySelector(".board-own"))) });
   showView("board");
 }
 
@@ -438,52 +411,33 @@ async function copyLink() {
   }
 }
 
-function open() {
-  const { welcome, notes = [], puzzles = [], ...shown } = JSON.parse($("shown").textContent);
-  page.notes = notes;
-  readColours();
-  $("more").open = !welcome && window.innerWidth > 600;
-  if (welcome) openWelcome(welcome);
-  load(shown);
-  $("views").hidden = !puzzles.length;
-  if (puzzles.length) board = mountBoard($("board"), { puzzles, load: fromBoard });
-  listen();
-  window.pipeline = { load, state };
-  fromLink();
-}
-
 function listen() {
   const on = (id, event, does) => $(id).addEventListener(event, does);
   for (const { id, choices, set } of controls)
     on(id, "input", ({ target }) => set(choices ? choices()[target.selectedIndex][0] : target.valueAsNumber));
   for (const name of ["charts", "board"]) on(`show-${name}`, "click", () => showView(name));
   for (const id of ["path", "messages"]) on(id, "change", drawAll);
+  for (const event of ["toggle", "change"]) on("list", event, drawTable);
+  const back = () => step(false), forth = () => step(true);
   on("play", "click", play);
-  on("back", "click", () => step(false));
-  on("forth", "click", () => step(true));
+  on("back", "click", back);
+  on("forth", "click", forth);
   on("head", "input", () => scrub($("head").valueAsNumber));
-  on("head", "keydown", (event) => {
-    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
-    event.preventDefault();
-    step(event.key === "ArrowRight");
-  });
+  on("head", "keydown", (event) => press(event, { ArrowLeft: back, ArrowRight: forth }));
   on("copy", "click", copyLink);
-  on("list", "toggle", drawTable);
-  on("which", "change", drawTable);
   window.addEventListener("hashchange", fromLink);
+  for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
+    matchMedia(query).addEventListener("change", drawAll);
   new ResizeObserver(([{ contentRect: { width } }]) => {
     if (width && Math.round(width) !== page.wide) requestAnimationFrame(drawAll);
   }).observe($("panels"));
-  for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
-    matchMedia(query).addEventListener("change", () => {
-      readColours();
-      drawAll();
-    });
 }
 
-function fromBoard(json) {
-  showView("charts"); // what is hidden has no width to draw in
-  load(json);
-}
-
-open();
+const shown = JSON.parse($("shown").textContent);
+const board = mountBoard($("board"), { puzzles: shown.puzzles, load });
+$("move")?.replaceWith($("M").closest("label"));
+$("more").open = !shown.welcome && window.innerWidth > 600;
+listen();
+load(shown);
+window.pipeline = { load, state };
+fromLink();
