@@ -43,10 +43,9 @@ export function readLoaded(json, now) {
 }
 
 function wholeState({ charts, at = 0, ask = null, board = null }) {
-  must(isTime(at), "the playhead needs to be at a time >= 0");
   const isAsk = isListOf(ask, isTime) && ask.length === 3 && ask.slice(0, 2).every(isCount);
   must(ask === null || isAsk, "ask needs a chart, a device and a time");
-  return { charts: checked(charts.map((each) => ({ ...PLAIN, ...each }))), at, ask, board };
+  return { charts: checked(charts.map((each) => ({ ...PLAIN, ...each }))), at: double(at, "the playhead"), ask, board };
 }
 
 /** A record of a schedule or timeline, or {costs}. */
@@ -70,8 +69,8 @@ function readSchedule({ family, options, placement, rows }) {
     return { family: null, options: {}, placement, microbatches, name: String(name), rows };
   }
   const found = { family: inner.family, options: inner.options, recompute: again ? options.mode : "never" };
-  const order = orderFrom(found), rowsOf = (one) => JSON.stringify([one.rows, one.placement]);
-  must(rowsOf(order) === rowsOf({ rows: rows.map(entriesOf), placement }), `${family} has other rows, or another placement`);
+  const order = orderFrom(found), same = JSON.stringify([order.rows, order.placement]);
+  must(same === JSON.stringify([rows.map(entriesOf), placement]), `${family} has other rows, or another placement`);
   return { ...found, placement, microbatches: order.microbatches, name: order.name };
 }
 
@@ -98,7 +97,7 @@ function checkedRows(schedule) {
   const { placement, rows, microbatches } = schedule, seen = new Set(), isStage = (each) => isCount(each) && each < 1e4;
   const placed = isListOf(placement, (held) => isListOf(held, isStage)) && placement.length === rows.length;
   must(placed && isListOf(rows, isText), "a schedule needs rows as texts, and the stages of each row");
-  must(isCount(microbatches) && microbatches > 0 && microbatches <= MOST_LOADED, "microbatches needs to be >= 1");
+  must(isCount(microbatches) && microbatches <= MOST_LOADED, "microbatches needs to be a whole number");
   for (const [device, row] of rows.entries()) for (const entry of entriesOf(row)) {
     must(entry, `device ${device} has a word that is no action`);
     for (const [stage, kind, m] of [entry.slice(0, 3), entry.slice(3)].filter((part) => part.length)) {

@@ -58,11 +58,11 @@ function runNow() {
 
 /** The same question of a new run; one about a wait that is not there any more is about the device's longest one. */
 function askAgain([n, device, time], waited) {
-  const run = page.charts[n]?.run;
-  if (!(device < run?.program.devices)) return null;
-  const waits = run.waits[device].toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
-  const moves = waited && waits.length && !waits.some(([from, to]) => from <= time && time < to);
-  const asked = moves ? waits[0][0] : time;
+  const run = page.charts[n]?.run, waits = run?.waits[device];
+  if (!waits) return null;
+  const same = waits.some(([from, to]) => from <= time && time < to);
+  const [longest] = waits.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
+  const asked = waited && !same && longest ? longest[0] : time;
   return asked <= run.timeline.makespan ? [n, device, asked] : null;
 }
 
@@ -116,13 +116,14 @@ function drawCaption({ record, run, refused, panel }) {
 function drawLegend(runs) {
   const has = (k) => runs.some(({ program }) => program.there.has(k)), bytes = runs.flatMap((run) => run.bytes ?? []);
   const later = runs.some(({ program }) => program.stages > program.devices);
+  const holds = (name) => (of) => of.bytes[name].some(Boolean);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
   const looks = [
     ...[...KINDS].map((kind, k) => [has(k), TABLES.kinds[kind], `${kind} ${TABLES.meanings[kind]}`]),
     [later, { ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage],
     [true, { colour: TABLES.colours.lane[0] }, "waiting"],
     ...[...together].map((what) => [true, { colour: TABLES.collective }, what]),
-    ...Object.entries(TABLES.memory).map(([name, look]) => [bytes.some((of) => of.bytes[name].some(Boolean)), look, name]),
+    ...Object.entries(TABLES.memory).map(([name, look]) => [bytes.some(holds(name)), look, name]),
     [!bytes.length, TABLES.memory["saved activations"], "microbatches held"],
     [!bytes.length && has(R), INPUTS, "only their input"],
   ];
@@ -264,11 +265,9 @@ function scrub(time) {
 
 /** To the next time, or the last one, at which anything begins or ends. */
 function step(forward) {
-  let found = forward ? page.until : 0;
-  for (const { timeline: { start, end } } of runsOf()) for (const column of [start, end]) for (const time of column) {
-    if (forward ? time > page.at && time < found : time < page.at && time > found) found = time;
-  }
-  scrub(found);
+  const times = runsOf().flatMap(({ timeline: { start, end } }) => [...start, ...end]);
+  const nearer = (best, time) => (forward ? page.at < time && time < best : best < time && time < page.at);
+  scrub(times.reduce((best, time) => (nearer(best, time) ? time : best), forward ? page.until : 0));
 }
 
 function play() {
@@ -348,10 +347,8 @@ function showView(name) {
 /** Show what a state, or JSON of the library, says; an Error in words for anything else, and nothing changes. */
 function load(json) {
   const found = readLoaded(json, page.charts.map(({ record }) => record));
-  const charts = found.charts.map((given) => {
-    const run = runOf(given);
-    return { record: run.record, given, run };
-  });
+  const charts = found.charts.map((given) => ({ given, run: runOf(given) }));
+  for (const chart of charts) chart.record = chart.run.record;
   if (found.board) board.load(found.board);
   const { at = 0, ask = null } = found, { run } = charts.find(({ given }) => !given.schedule.rows) ?? charts[0];
   const { order: { options }, program: { devices, microbatches } } = run;
