@@ -91,7 +91,9 @@ def _grouped(
     places: dict[Place, list[Some]], affine: dict[int, tuple[int, int]]
 ) -> tuple[dict[Place, list[int]], list[list[int]]]:
     """The numbers of arrays by place, and the bytes of each; those that go everywhere together are one."""
-    passing = {place: arrays for place, arrays in places.items() if place[1] in (*ACTIVATIONS, OUTPUT_GRADIENT)}
+    passing = {
+        place: arrays for place, arrays in places.items() if place[1] in (*ACTIVATIONS, OUTPUT_GRADIENT)
+    }
     goes: dict[int, Counter[Place]] = {}
     for place, arrays in passing.items():
         for array in arrays:
