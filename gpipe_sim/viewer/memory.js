@@ -9,8 +9,7 @@ import { inOrder, range } from "./why.js";
 
 /** Steps {times, counts} of each device: forwards that have run and whose B or W has not. */
 export function inFlight({ program: { rows, first, parts, kind, entry }, start, end }) {
-  const ends = (part) => part + 1 === parts[entry[part] + 1]; // both halves of a pair run at once
-  const timeOf = (part) => (ends(part) ? end : start)[entry[part]];
+  const timeOf = (part) => (part + 1 === parts[entry[part] + 1] ? end : start)[entry[part]]; // a pair runs at once
   const change = (part) => [timeOf(part), TABLES.in_flight[KINDS[kind[part]]]];
   return rows.map((_, device) => stepsOf(range(parts[first[device]], parts[first[device + 1]]).map(change)));
 }
@@ -27,8 +26,7 @@ export function heldAt({ times }, time) {
   let low = 0, high = times.length;
   while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if (times[middle] <= time) low = middle;
-    else high = middle;
+    [low, high] = times[middle] <= time ? [middle, high] : [low, middle];
   }
   return low;
 }
@@ -69,15 +67,16 @@ export function messageBytes(sizes, program) {
   };
 }
 
-/** What one device holds: bytes by category, now and where actions ended. */
-function newMeter() {
+/** What one device holds: bytes by category, now and where actions ended; some it has from the beginning. */
+function newMeter(own) {
   const each = (value) => Object.fromEntries(TABLES.categories.map((name) => [name, value()]));
-  const times = [], total = [], bytes = each(() => []), now = each(() => 0), held = new Map();
+  const times = [], total = [], bytes = each(() => []), now = { ...each(() => 0), ...own }, held = new Map();
   const first = (names) => TABLES.categories.find((name) => names.includes(name));
 
   /** An array is held in a category once more (by = 1), or once less. */
   function count(array, name, by, size) {
-    const before = held.get(array) ?? [], after = by > 0 ? [...before, name] : before.toSpliced(before.indexOf(name), 1);
+    const before = held.get(array) ?? [];
+    const after = by > 0 ? [...before, name] : before.toSpliced(before.indexOf(name), 1);
     if (before.length) now[first(before)] -= size;
     if (after.length) now[first(after)] += size;
     if (after.length) held.set(array, after);
@@ -90,6 +89,7 @@ function newMeter() {
     [times[i], total[i]] = [time, 0];
     for (const name of TABLES.categories) total[i] += bytes[name][i] = now[name];
   }
+  sample(0);
   return { times, bytes, total, now, held, count, sample };
 }
 
@@ -98,13 +98,9 @@ export function bytesHeld(timeline, sizes) {
   const { program, start, end } = timeline, { stages, arrays } = sizes;
   if (whyNoBytes(program, sizes)) return null;
   const { placement, home, parts, stage, kind, microbatch, entry, find } = program, samples = samplesOf(program, sizes);
-  const homeOf = (s, m) => home[entry[find(F, s, m)]];
-  const meters = placement.map((own) => {
-    const meter = newMeter(), sum = (name) => own.reduce((all, s) => all + stages[s][name], 0);
-    for (const name of ["parameters", "optimizer state"]) meter.now[name] = sum(name);
-    meter.sample(0);
-    return meter;
-  });
+  const homeOf = (s, m) => home[entry[find(F, s, m)]]; // undefined if there is no such stage
+  const sum = (own, name) => ({ [name]: own.reduce((all, s) => all + stages[s][name], 0) });
+  const meters = placement.map((own) => newMeter({ ...sum(own, "parameters"), ...sum(own, "optimizer state") }));
 
   /** The stage that made an array: on one device, the stages before (way 1) or after it hand theirs over. */
   function makerOf(i, s, m, way) {
@@ -114,11 +110,11 @@ export function bytesHeld(timeline, sizes) {
 
   /** These arrays of a stage and microbatch are held once more, or once less. */
   function change(meter, s, m, name, by, numbers = stages[s].keeps[name]) {
-    const inputs = reaching(stages[s], 1);
     numbers.forEach((i, place) => {
-      const came = inputs.includes(i), maker = makerOf(i, s, m, came ? 1 : -1), again = came ? -1 : find(R, maker, m);
-      const array = (again < 0 ? find(F, maker, m) : again) * arrays.length + i; // R makes all but the inputs again
+      const came = reaching(stages[s], 1).includes(i), maker = makerOf(i, s, m, came ? 1 : -1);
+      const forward = !came && find(R, maker, m) >= 0 ? R : F; // R makes all but the inputs again
       const copied = maker === s && numbers.indexOf(i) < place; // an array of two names is two on another device
+      const array = find(forward, maker, m) * arrays.length + i;
       const counts = came && name !== "messages" ? "boundary inputs" : name;
       meter.count(copied ? `${array} as ${place}` : array, counts, by, bytesFor(arrays[i], samples[m]));
     });

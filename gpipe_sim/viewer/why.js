@@ -23,8 +23,8 @@ export function givenTimeline(program, { start, end, sent, arrived, collectives 
   const crossing = program.messageOf.filter((message) => message >= 0); // each message is there at its place, or later
   const byMessage = (times) => times && program.messages.map((_, i) => times[crossing.indexOf(i, i)]);
   const makespan = [...end, ...collectives.map((each) => each.end)].reduce((most, each) => Math.max(most, each), 0);
-  const given = { program, sent: byMessage(sent), arrived: byMessage(arrived), makespan, stuck: new Map(), collectives };
-  return { ...given, start: Float64Array.from(start), end: Float64Array.from(end) };
+  const both = { sent: byMessage(sent), arrived: byMessage(arrived) }, doubles = (times) => Float64Array.from(times);
+  return { program, start: doubles(start), end: doubles(end), ...both, makespan, stuck: new Map(), collectives };
 }
 
 /** Entries in the order in which they end. Of some that start and end together, what needs another one is later. */
@@ -56,7 +56,7 @@ const firstMost = (items, key) =>
 /** What held back each cause of a timeline, as functions; of what is not there, they say undefined. */
 function causesOf({ program, start, end, sent, arrived, collectives }) {
   const { entries, entry, first, home, needs, needsFrom, messages, messageOf, stage, kind, microbatch } = program;
-  const text = (part) => writeEntry([stage[part], kind[part], microbatch[part]]), action = (e) => writeEntry(entries[e]);
+  const text = (p) => writeEntry([stage[p], kind[p], microbatch[p]]), action = (e) => writeEntry(entries[e]);
   const leaving = (a, b) => sent[a] - sent[b] || arrived[a] - arrived[b] || a - b;
   const byLeaving = sent ? [...messages.keys()].sort(leaving) : [];
   const source = (need) => entry[needs[need]], sender = (message) => entry[messages[message].part];
