@@ -82,7 +82,7 @@ def test_links_that_do_not_reach_a_device_are_refused_in_words_and_come_back(bro
         linked = gp.simulate(order, gp.Costs(1.0, 1.0, 1.0), links=links, message_bytes=2).makespan
         assert opened.state()["makespan"] == [linked]
         move(opened, K=4)
-        with pytest.raises(ValueError, match="there is no link from device .*; there are links from 0 to 1"):
+        with pytest.raises(ValueError, match=r"there is no link from device .*; there are links from 0 to 1"):
             gp.simulate(gp.OneFOneB(4, 4), links=links, message_bytes=2)
         refused = r"there is no link from device .*; there are links from 0 to 1, 1 to 0, 1 to 2, 2 to 1"
         assert opened.state()["makespan"] == [] and re.search(refused, opened.page.inner_text("#panels"))
