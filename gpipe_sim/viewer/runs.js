@@ -117,8 +117,9 @@ const needsAt = ({ needsFrom }, e) => countTo(needsFrom[e + 1] - needsFrom[e], n
 
 /** The entries that need one. */
 function usersOf({ needs, needsFrom, entry }, e) {
-  const places = countTo(needs.length).filter((i) => entry[needs[i]] === e);
-  return places.map((i) => needsFrom.findIndex((from) => from > i) - 1);
+  const found = [];
+  needs.forEach((part, i) => entry[part] === e && found.push(needsFrom.findIndex((from) => from > i) - 1));
+  return found;
 }
 
 /** From when to when is held what a forward saved, if an entry is that, or what frees it: its W, or else its B. */
@@ -141,10 +142,8 @@ function aboutEntry({ program, timeline, held, bytes, bytesOf }, { entry: e, nee
     const reason = own.map((each) => TABLES.reasons[letter(each) + letter(part)]).find(Boolean);
     return `${nameOf(part)} ${on(entry[part])} (${reason}), which ends at ${number(made)}${there(messageOf[i], made)}`;
   });
-  const sent = (sends[e] ?? []).map((i) => {
-    const size = bytesOf(messages[i]), what = size ? bytesText(size) : "a message";
-    return `It sends ${what} to device ${messages[i].target}${there(i, timeline.end[e])}`;
-  });
+  const what = (message) => (bytesOf(message) ? bytesText(bytesOf(message)) : "a message");
+  const sent = (i) => `It sends ${what(messages[i])} to device ${messages[i].target}${there(i, timeline.end[e])}`;
   const users = neededBy.map((each) => `${writeEntry(entries[each])} ${on(each)}`).join(", ");
   const saves = kind[parts[e]] === F, { total } = held[device], after = total[heldAt(held[device], timeline.end[e])];
   return [
@@ -153,7 +152,7 @@ function aboutEntry({ program, timeline, held, bytes, bytesOf }, { entry: e, nee
     users && `Needed by ${users}`,
     kept && saves && `What it saves is held until ${number(kept[1])}`,
     kept && !saves && `It frees what ${nameOf(parts[e], F)} saved, held for ${number(kept[1] - kept[0])}`,
-    ...sent,
+    ...(sends[e] ?? []).map(sent),
     bytes && `Then device ${device} holds ${bytesText(after)}`,
   ].filter(Boolean);
 }
