@@ -9,7 +9,7 @@ import pytest
 import gpipe_sim as gp
 from gpipe_sim.viewer.document import SCRIPTS, joined, read
 from gpipe_sim.viewer.shown import FIXED, ROUNDED, as_doubles
-from gpipe_sim.viewer.squeeze import squeeze
+from gpipe_sim.viewer.squeeze import SIGNS, squeeze, written_once
 from gpipe_sim.viewer.view import NAME
 
 
@@ -111,6 +111,20 @@ def test_what_no_page_can_show_is_refused_and_no_file_is_written(given, error, s
 def test_squeezing_leaves_texts_and_patterns_whole():
     text = 'const a = "x  // y", b = `p ${q + `r  s`}  t`; // gone\n\n if (a / b > 2) c = a.split(/\\/ +"/g);'
     assert squeeze(text) == 'const a="x  // y",b=`p ${q + `r  s`}  t`;\nif(a/b>2)c=a.split(/\\/ +"/g);'
+
+
+def test_the_page_has_each_frequent_word_once_and_puts_it_back():
+    script = squeeze(joined())
+    words, text = written_once(script)
+    back = {chr(code): word for word, code in zip(words, SIGNS, strict=False)}
+    assert "".join(back.get(each, each) for each in text) == script
+    assert len((" ".join(words) + text).encode()) < 0.75 * len(script.encode())
+
+
+def test_a_script_that_cannot_stand_in_a_page_is_refused():
+    for script in ("const a = '\u0101';", "const a = '</script>';"):
+        with pytest.raises(ValueError, match="the script has"):
+            written_once(script)
 
 
 def test_the_scripts_are_joined_in_the_order_in_which_they_use_each_other():

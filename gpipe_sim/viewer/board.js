@@ -354,9 +354,10 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
     return { puzzle: puzzle.name, choice: puzzle.choice ?? null, rows: rows.map((row) => board.texts(row)) };
   }
 
-  function begin() {
+  /** What was saved, or what is chosen. */
+  function begin(saved = { puzzle: choose.value }) {
     const chosen = Object.fromEntries([...own.elements].map(({ name, value }) => [name, value]));
-    board = savedBoard({ puzzle: choose.value, choice: chosen }, puzzles);
+    board = savedBoard({ ...saved, choice: saved.choice ?? chosen }, puzzles);
   }
 
   function placeTyped() {
@@ -481,7 +482,7 @@ export function mountBoard(container, { puzzles, load, onChange = () => {} }) {
   return {
     state,
     load(saved) {
-      board = savedBoard(saved, puzzles);
+      begin(saved);
       draw();
     },
   };

@@ -14,8 +14,7 @@ VIEWS = {
     "dark": {"color_scheme": "dark"},
     "forced": {"forced_colors": "active"},
     "forced_dark": {"forced_colors": "active", "color_scheme": "dark"},
-    "narrow": {"viewport": {"width": 375, "height": 812}, "has_touch": True},
-    "still": {"reduced_motion": "reduce"},
+    "narrow": {"viewport": {"width": 375, "height": 812}, "has_touch": True, "reduced_motion": "reduce"},
 }
 #: What can have the focus, as far as it is seen; of radio buttons only the chosen one.
 FOCUSABLE = """() => [...document.querySelectorAll(
@@ -40,7 +39,7 @@ def everything_open(opened: Opened) -> None:
     opened.settled()
 
 
-@pytest.fixture(params=VIEWS)
+@pytest.fixture(params=["light", "dark", "forced", "narrow"])
 def view(request, browser, file):
     with Opened(browser, file, **VIEWS[request.param]) as opened:
         opened.name = request.param
