@@ -2,9 +2,9 @@
 // page, `mountBoard` shows it. A puzzle is a record of puzzles.json, or what `freePuzzle` makes of a reader's choice.
 
 import { TABLES } from "./tables.js";
-import { F, KINDS, durationsOf, lower, readEntry, simulate, writeEntry } from "./clock.js";
+import { F, KINDS, countTo, durationsOf, lower, readEntry, simulate, writeEntry } from "./clock.js";
 import { number, why } from "./why.js";
-import { percent, countTo } from "./runs.js";
+import { percent } from "./runs.js";
 
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const withMost = (items, value) => items.filter((each) => value(each) === Math.max(...items.map(value)));
