@@ -4,7 +4,7 @@
 // clock makes of it, the sentence that refuses it, and where it is drawn.
 
 import { TABLES } from "./tables.js";
-import { KINDS, R, writeEntry } from "./clock.js";
+import { B, I, KINDS, R, W, writeEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
 import { criticalPath, number } from "./why.js";
 import { heldAt, whyNoBytes } from "./memory.js";
@@ -16,9 +16,11 @@ import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
 
 const page = { charts: [], size: {}, stage: null, at: 0, until: 0, ask: null, kept: false, hover: null, lit: null };
-const controls = controlsOf(page, runSoon), still = matchMedia("(prefers-reduced-motion: reduce)");
-const waiting = { run: 0, over: 0, play: 0 }; // what the browser calls back
-const $ = (id) => document.getElementById(id);
+const still = matchMedia("(prefers-reduced-motion: reduce)"), $ = (id) => document.getElementById(id);
+const waiting = { run: 0, over: 0, play: 0 }; // what the browser calls back: at most once for a frame
+const runSoon = () => (waiting.run ||= requestAnimationFrame(runNow));
+const overSoon = () => (waiting.over ||= requestAnimationFrame(overNow));
+const controls = controlsOf(page, runSoon), sentence = [...$("title").childNodes];
 const runsOf = () => page.charts.map(({ run }) => run).filter(Boolean);
 
 /** A new element with its properties and its children: texts stay texts. */
@@ -28,11 +30,10 @@ function make(tag, given = {}, ...children) {
   return made;
 }
 
-// Running: at most once for a frame, however many events come
+/** A number that stands out, and what it is of. */
+const fact = (tag, value, words) => make(tag, {}, make("b", {}, value), ` ${words}`);
 
-function runSoon() {
-  waiting.run ||= requestAnimationFrame(runNow);
-}
+// Running
 
 /** Run what changed, and draw everything. */
 function runNow() {
@@ -97,29 +98,37 @@ function wantedOf({ program: { messages }, timeline }) {
   return { path: new Set(of("entry")), messages: shown ? messages.keys() : of("message") };
 }
 
-const heldWords = (run) => `${run.heldText(run.most)}${run.bytes ? "" : ` microbatch${run.most === 1 ? "" : "es"}`}`;
+const microbatchesOf = (count) => `microbatch${count === 1 ? "" : "es"}`;
+const heldWords = (run) => `${run.heldText(run.most)}${run.bytes ? "" : ` ${microbatchesOf(run.most)}`}`;
+const sizeOf = ({ program: { devices: K, microbatches: M } }) =>
+  `${K} device${K === 1 ? "" : "s"}, ${M} ${microbatchesOf(M)}`;
 
-function drawCaption({ record, run, refused, panel }) {
-  panel.title.textContent = run?.name ?? record.schedule.name ?? FAMILIES[record.schedule.family].name;
+function drawCaption({ record: { schedule, times }, run, refused, panel }) {
+  const { name, says } = FAMILIES[schedule.family] ?? {};
+  panel.title.textContent = run?.name ?? schedule.name ?? name;
+  panel.says.textContent = says ?? "";
   panel.box.classList.toggle("gone", !run);
   if (!run) return panel.facts.replaceChildren(make("p", { className: "refused" }, refused));
-  const { program: { devices, microbatches }, timeline } = run, [held, ...words] = heldWords(run).split(" ");
-  const facts = [[number(timeline.makespan), "long"], [percent(run.waiting), "waiting"]];
-  facts.push([held, `${words.join(" ")} held at most`]);
-  panel.facts.replaceChildren(...facts.map(([value, what]) => make("span", {}, make("b", {}, value), ` ${what}`)));
-  if (record.times) panel.facts.append(make("span", {}, "These times are given: costs do not move them."));
+  const { makespan } = run.timeline, [held, ...words] = heldWords(run).split(" ");
+  panel.facts.replaceChildren(
+    fact("span", number(makespan), "long"), fact("span", number(makespan / run.program.microbatches), "per microbatch"),
+    fact("span", percent(run.waiting), "waiting"), fact("span", held, `${words.join(" ")} held at most`),
+  );
+  if (times) panel.facts.append(make("span", {}, "These times are given: costs do not move them."));
   if (panel.coarse) panel.facts.append(make("span", {}, "Heights are shares of time."));
-  const size = `devices: ${devices}, microbatches: ${microbatches}`;
-  panel.box.ariaLabel = `${run.name}, ${size}. Arrow keys go from action to action`;
+  panel.box.ariaLabel = `${run.name}, ${sizeOf(run)}. Arrow keys go from action to action`;
 }
 
 function drawLegend(runs) {
-  const has = (k) => runs.some(({ program }) => program.there.has(k)), bytes = runs.flatMap((run) => run.bytes ?? []);
+  const has = (k) => runs.some(({ program }) => program.there.has(k)), split = has(I) || has(W), bytes = runs.flatMap((run) => run.bytes ?? []);
   const later = runs.some(({ program }) => program.stages > program.devices);
   const holds = (name) => (of) => of.bytes[name].some(Boolean);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
   const looks = [
-    ...[...KINDS].map((kind, k) => [has(k), TABLES.kinds[kind], `${kind} ${TABLES.meanings[kind]}`]),
+    ...[...KINDS].map((kind, k) => [
+      has(k) || (k === B && split), TABLES.kinds[kind],
+      `${kind} ${TABLES.meanings[kind]}${k === B && split ? ": I and W in one" : ""}`,
+    ]),
     [later, { ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage],
     [true, { colour: TABLES.colours.lane[0] }, "waiting"],
     ...[...together].map((what) => [true, { colour: TABLES.collective }, what]),
@@ -127,29 +136,20 @@ function drawLegend(runs) {
     [!bytes.length, TABLES.memory["saved activations"], "microbatches held"],
     [!bytes.length && has(R), INPUTS, "only their input"],
   ];
-  $("legend").replaceChildren(...looks.filter(([there]) => there).map(([, look, words]) => {
-    const canvas = make("canvas", { ariaHidden: "true" });
-    swatch(canvas, look);
-    return make("li", {}, canvas, words);
-  }));
+  $("legend").replaceChildren(...looks.filter(([there]) => there).map(([, look, words]) =>
+    make("li", {}, swatch(make("canvas", { ariaHidden: "true" }), look), words)));
 }
 
 /** What a reader might look for and not find, and why. */
 function drawNotes() {
-  const says = page.charts.flatMap(({ run, given }) => (run ? leftOut(run, given) : []));
+  const says = [], { most_arrows: most } = TABLES;
+  for (const { run: { name, program, bytes }, given: { sizes }, record } of page.charts.filter(({ run }) => run)) {
+    const { length: count } = program.messages, lost = sizes && !bytes && !record.times;
+    if (lost) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
+    if ($("messages").checked && count > most)
+      says.push(`${name} shows no arrows: it has ${count} messages, more than ${most}.`);
+  }
   $("missing").replaceChildren(...says.map((note) => make("p", {}, note)));
-}
-
-function leftOut({ name, program, record, bytes }, { sizes }) {
-  const says = [], count = program.messages.length, again = !record.times;
-  if (again && sizes && !bytes) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
-  if ($("messages").checked && count > TABLES.most_arrows)
-    says.push(`${name} shows no arrows: it has ${count} messages, more than ${TABLES.most_arrows}.`);
-  return says;
-}
-
-function overSoon() {
-  waiting.over ||= requestAnimationFrame(overNow);
 }
 
 function overNow() {
@@ -168,8 +168,8 @@ function overNow() {
 function light() {
   const [n, device, time] = page.hover ?? page.ask ?? [], run = page.charts[n]?.run;
   page.lit = run ? { chart: n, ...litAt(run, device, time) } : null;
-  const isOther = ({ run: other }) => run && other && other !== run && page.lit.entry >= 0;
-  const twins = (chart) => (isOther(chart) ? twinsOf(run.program, page.lit.entry, chart.run.program) : []);
+  const isOther = (other) => other && other !== run && page.lit.entry >= 0;
+  const twins = ({ run: other }) => (isOther(other) ? twinsOf(run.program, page.lit.entry, other.program) : []);
   if (run) page.lit.twins = page.charts.map(twins);
   overSoon();
 }
@@ -213,15 +213,13 @@ function point(n, found) {
 
 function addPanel(chart, n) {
   const section = $("chart").content.firstElementChild.cloneNode(true);
-  const [title, facts, box, base, over] = section.querySelectorAll("h2, .facts, .panel, canvas");
-  chart.panel = { title, facts, base, over, box };
+  const [title, facts, says, box, base, over] = section.querySelectorAll("h2, .facts, .says, .panel, canvas");
+  chart.panel = { title, facts, says, base, over, box };
   $("panels").append(section);
   let from = 0; // where the button went down
   const place = (event) => chart.run && placeAt(chart.panel, event.offsetX, event.offsetY);
   const drags = (event) => Math.abs(event.clientX - from) > 3;
-  box.onpointerdown = (event) => {
-    from = event.clientX;
-  };
+  box.onpointerdown = ({ clientX }) => (from = clientX);
   box.onpointermove = (event) => {
     if (event.buttons && drags(event)) scrub((event.offsetX - chart.panel.left) / chart.panel.scale);
     else if (!page.kept) point(n, place(event));
@@ -229,7 +227,7 @@ function addPanel(chart, n) {
   box.onpointerleave = () => point(n, null);
   box.onclick = (event) => {
     const found = drags(event) ? null : place(event);
-    if (found) ask(page.kept ? null : [n, found.device, found.time], !page.kept);
+    if (found) ask(page.kept ? null : [n, found.device, litAt(chart.run, found.device, found.time).from], !page.kept);
   };
   box.onkeydown = (event) => chart.run && press(event, keysOf(n, chart.run));
 }
@@ -296,7 +294,7 @@ function refresh({ id, of, now, choices }) {
   if (choices) return offer(input, choices(), value);
   if (value > input.max) Object.assign(input, { max: 2 * value, step: input.step < 1 ? value / 8 : 1 });
   input.value = value;
-  input.nextElementSibling.textContent = number(value);
+  for (const output of input.parentNode.querySelectorAll("output")) output.textContent = number(value);
 }
 
 /** A select with these choices, [value, words]: new ones only if they changed, so that an open one stays open. */
@@ -324,21 +322,32 @@ function drawTable() {
   $("table").tBodies[0].replaceChildren(...rows.map(rowOf));
 }
 
-/** The two numbers of a site's first screen. */
+/** What is shown, in words. */
+function titleOf(runs) {
+  if (!$("board").hidden) return "Build an order by hand";
+  const sizes = new Set(runs.map(sizeOf)), one = sizes.size === 1;
+  const names = runs.map((run) => (one ? run.name : `${run.name} (${sizeOf(run)})`)).join(" above ");
+  return `${names || "No schedule can run like this"}${one ? `: ${[...sizes]}` : ""}`;
+}
+
+/** A site's first screen: its sentence, as long as what that speaks of is shown, and two numbers. */
 function drawWelcome() {
-  const [one, other] = runsOf();
-  if (!one || !$("welcome")) return;
+  if (!$("welcome")) return;
+  const runs = runsOf(), [one, other] = runs, title = titleOf(runs);
+  const said = [title, ...page.charts.map(summary)].join(". ");
+  page.first ??= said;
+  $("title").replaceChildren(...(said === page.first ? sentence : [title]));
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
-  const facts = [[percent(one.waiting), `of the time devices wait with ${one.name}`]];
-  facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
-  $("numbers").replaceChildren(...facts.map(([value, words]) => make("li", {}, make("b", {}, value), words)));
+  $("numbers").replaceChildren(...(one ? [
+    fact("li", percent(one.waiting), `of the time devices wait with ${one.name}`),
+    fact("li", one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`),
+  ] : []));
 }
 
 function showView(name) {
-  for (const each of ["charts", "board"]) {
-    $(each).hidden = each !== name;
-    $(`show-${each}`).ariaPressed = String(each === name);
-  }
+  for (const each of ["charts", "board"])
+    [$(each).hidden, $(`show-${each}`).ariaPressed] = [each !== name, String(each === name)];
+  drawWelcome();
 }
 
 // In and out
@@ -409,17 +418,17 @@ async function copyLink() {
 function listen() {
   const on = (id, event, does) => $(id).addEventListener(event, does);
   for (const { id, choices, set } of controls)
-    on(id, "input", ({ target }) => set(choices ? choices()[target.selectedIndex][0] : target.valueAsNumber));
+    on(id, "input", ({ target }) => {
+      if (choices) set(choices()[target.selectedIndex][0]);
+      else if (target.validity.valid) set(target.valueAsNumber);
+    });
   for (const name of ["charts", "board"]) on(`show-${name}`, "click", () => showView(name));
   for (const id of ["path", "messages"]) on(id, "change", drawAll);
   for (const event of ["toggle", "change"]) on("list", event, drawTable);
-  const back = () => step(false), forth = () => step(true);
-  on("play", "click", play);
-  on("back", "click", back);
-  on("forth", "click", forth);
+  const clicks = { play, copy: copyLink, back: () => step(false), forth: () => step(true) };
+  for (const [id, does] of Object.entries(clicks)) on(id, "click", does);
   on("head", "input", () => scrub($("head").valueAsNumber));
-  on("head", "keydown", (event) => press(event, { ArrowLeft: back, ArrowRight: forth }));
-  on("copy", "click", copyLink);
+  on("head", "keydown", (event) => press(event, { ArrowLeft: clicks.back, ArrowRight: clicks.forth }));
   window.addEventListener("hashchange", fromLink);
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
     matchMedia(query).addEventListener("change", drawAll);
@@ -431,7 +440,7 @@ function listen() {
 const shown = JSON.parse($("shown").textContent);
 const puzzles = shown.puzzles.map((each) => ({ ...each, costs: { ...UNIT, ...each.costs } }));
 const board = mountBoard($("board"), { puzzles, load });
-$("move")?.replaceWith($("M").closest("label"));
+$("move")?.replaceWith($("M").closest(".control"));
 $("more").open = !shown.welcome && window.innerWidth > 600;
 listen();
 load(shown);
