@@ -76,15 +76,11 @@ function drawAll() {
   page.at = Math.min(page.at, page.until);
   const widest = Math.max(4, ...runs.map((run) => run.heldText(run.most).length));
   for (const chart of page.charts) {
+    if (chart.run) layout(chart.panel, chart.run, { until: page.until, most, widest });
+    if (chart.run) paintRun(chart.panel, wantedOf(chart.run));
     drawCaption(chart);
-    if (!chart.run) continue;
-    layout(chart.panel, chart.run, { until: page.until, most, widest });
-    paintRun(chart.panel, wantedOf(chart.run));
   }
-  drawLegend(runs);
-  drawNotes();
-  drawTable();
-  drawWelcome();
+  for (const draw of [drawLegend, drawNotes, drawTable, drawWelcome]) draw(runs);
   page.wide = $("panels").clientWidth;
   $("head").max = page.until;
   light();
@@ -98,10 +94,10 @@ function wantedOf({ program: { messages }, timeline }) {
   return { path: new Set(of("entry")), messages: shown ? messages.keys() : of("message") };
 }
 
-const microbatchesOf = (count) => `microbatch${count === 1 ? "" : "es"}`;
-const heldWords = (run) => `${run.heldText(run.most)}${run.bytes ? "" : ` ${microbatchesOf(run.most)}`}`;
-const sizeOf = ({ program: { devices: K, microbatches: M } }) =>
-  `${K} device${K === 1 ? "" : "s"}, ${M} ${microbatchesOf(M)}`;
+const counted = (count, what, more) => `${number(count)} ${what}${count === 1 ? "" : more}`;
+const heldWords = (run) => (run.bytes ? run.heldText(run.most) : counted(run.most, "microbatch", "es"));
+const sizeOf = ({ program: { devices, microbatches } }) =>
+  `${counted(devices, "device", "s")}, ${counted(microbatches, "microbatch", "es")}`;
 
 function drawCaption({ record: { schedule, times }, run, refused, panel }) {
   const { name, says } = FAMILIES[schedule.family] ?? {};
@@ -120,15 +116,13 @@ function drawCaption({ record: { schedule, times }, run, refused, panel }) {
 }
 
 function drawLegend(runs) {
-  const has = (k) => runs.some(({ program }) => program.there.has(k)), split = has(I) || has(W), bytes = runs.flatMap((run) => run.bytes ?? []);
+  const has = (k) => runs.some(({ program }) => program.there.has(k)), whole = has(I) || has(W) ? ": I and W in one" : "";
+  const bytes = runs.flatMap((run) => run.bytes ?? []), holds = (name) => (of) => of.bytes[name].some(Boolean);
   const later = runs.some(({ program }) => program.stages > program.devices);
-  const holds = (name) => (of) => of.bytes[name].some(Boolean);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
   const looks = [
-    ...[...KINDS].map((kind, k) => [
-      has(k) || (k === B && split), TABLES.kinds[kind],
-      `${kind} ${TABLES.meanings[kind]}${k === B && split ? ": I and W in one" : ""}`,
-    ]),
+    ...[...KINDS].map((kind, k) => [has(k) || (k === B && whole), TABLES.kinds[kind],
+      `${kind} ${TABLES.meanings[kind]}${k === B ? whole : ""}`]),
     [later, { ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage],
     [true, { colour: TABLES.colours.lane[0] }, "waiting"],
     ...[...together].map((what) => [true, { colour: TABLES.collective }, what]),
@@ -168,15 +162,14 @@ function overNow() {
 function light() {
   const [n, device, time] = page.hover ?? page.ask ?? [], run = page.charts[n]?.run;
   page.lit = run ? { chart: n, ...litAt(run, device, time) } : null;
-  const isOther = (other) => other && other !== run && page.lit.entry >= 0;
-  const twins = ({ run: other }) => (isOther(other) ? twinsOf(run.program, page.lit.entry, other.program) : []);
+  const twins = ({ run: other }) => (other && other !== run ? twinsOf(run.program, page.lit.entry, other.program) : []);
   if (run) page.lit.twins = page.charts.map(twins);
   overSoon();
 }
 
-/** The same actions in another program; a whole backward there is the same as its half here. */
+/** The same actions in another program; a whole backward there is the same as its half here. A wait has none. */
 function twinsOf({ parts, kind, stage, microbatch }, e, other) {
-  return countTo(parts[e + 1] - parts[e], parts[e]).flatMap((part) => {
+  return e < 0 ? [] : countTo(parts[e + 1] - parts[e], parts[e]).flatMap((part) => {
     const letter = KINDS[kind[part]], alike = [...({ B: "BI", I: "IB" }[letter] ?? letter)];
     const found = alike.map((each) => other.find(KINDS.indexOf(each), stage[part], microbatch[part]));
     return found.filter((each) => each >= 0).slice(0, 1).map((each) => other.entry[each]);
@@ -189,11 +182,9 @@ function tell(aloud) {
   $("say").textContent = page.lit ? page.lit.sentence : page.charts.map(summary).join(". ");
 }
 
-function summary({ run, refused }) {
-  if (!run) return refused;
-  const takes = `${run.name} takes ${number(run.timeline.makespan)}`;
-  return `${takes}, its devices wait ${percent(run.waiting)} of the time, and each holds at most ${heldWords(run)}`;
-}
+const summary = ({ run, refused }) => (run ? [
+  `${run.name} takes ${number(run.timeline.makespan)}`, `its devices wait ${percent(run.waiting)} of the time`,
+  `and each holds at most ${heldWords(run)}`].join(", ") : refused);
 
 function ask(place, kept, at = place?.[2] ?? page.at) {
   Object.assign(page, { ask: place, kept, hover: null, at });
@@ -314,27 +305,25 @@ function drawTable() {
   if (!select.value) return;
   const [n, d] = select.value.split(" ").map(Number), { program, timeline, held, heldText } = page.charts[n].run;
   const { first, parts, kind, stage, microbatch, entries } = program, { start, end } = timeline;
-  const rows = countTo(first[d + 1] - first[d], first[d]).map((e) => {
+  $("table").tBodies[0].replaceChildren(...countTo(first[d + 1] - first[d], first[d]).map((e) => {
     const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], after = held[d].total[heldAt(held[d], end[e])];
-    return [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), heldText(after)];
-  });
-  const rowOf = (cells) => make("tr", {}, ...cells.map((each) => make("td", {}, each)));
-  $("table").tBodies[0].replaceChildren(...rows.map(rowOf));
+    const times = [number(start[e]), number(end[e])], name = writeEntry(entries[e]);
+    const cells = [name, what, stage[p], microbatch[p], ...times, heldText(after)];
+    return make("tr", {}, ...cells.map((each) => make("td", {}, each)));
+  }));
 }
 
 /** What is shown, in words. */
 function titleOf(runs) {
   if (!$("board").hidden) return "Build an order by hand";
-  const sizes = new Set(runs.map(sizeOf)), one = sizes.size === 1;
-  const names = runs.map((run) => (one ? run.name : `${run.name} (${sizeOf(run)})`)).join(" above ");
-  return `${names || "No schedule can run like this"}${one ? `: ${[...sizes]}` : ""}`;
+  const all = (what) => [...what].join(" above "), sizes = new Set(runs.map(sizeOf));
+  return runs.length ? `${all(runs.map(({ name }) => name))}: ${all(sizes)}` : "No schedule can run like this";
 }
 
 /** A site's first screen: its sentence, as long as what that speaks of is shown, and two numbers. */
-function drawWelcome() {
+function drawWelcome(runs) {
   if (!$("welcome")) return;
-  const runs = runsOf(), [one, other] = runs, title = titleOf(runs);
-  const said = [title, ...page.charts.map(summary)].join(". ");
+  const [one, other] = runs, title = titleOf(runs), said = [title, ...page.charts.map(summary)].join();
   page.first ??= said;
   $("title").replaceChildren(...(said === page.first ? sentence : [title]));
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
@@ -347,7 +336,7 @@ function drawWelcome() {
 function showView(name) {
   for (const each of ["charts", "board"])
     [$(each).hidden, $(`show-${each}`).ariaPressed] = [each !== name, String(each === name)];
-  drawWelcome();
+  drawWelcome(runsOf());
 }
 
 // In and out
@@ -376,10 +365,8 @@ function state() {
   const timesOf = ({ program: { entries, home }, timeline: { start, end } }) =>
     entries.map((each, e) => [home[e], writeEntry(each), start[e], end[e]]);
   const messagesOf = ({ program: { messages, stage, kind, microbatch }, timeline: { sent, arrived } }) =>
-    messages.map(({ part, source, target }, i) => {
-      const action = writeEntry([stage[part], kind[part], microbatch[part]]);
-      return [action, source, target, sent?.[i] ?? null, arrived?.[i] ?? null];
-    });
+    messages.map(({ part, source, target }, i) => [writeEntry([stage[part], kind[part], microbatch[part]]),
+      source, target, sent?.[i] ?? null, arrived?.[i] ?? null]);
   return {
     charts: runs.map(recorded), at: page.at, ask: page.ask, times: runs.map(timesOf), messages: runs.map(messagesOf),
     makespan: runs.map(({ timeline }) => timeline.makespan),
@@ -416,19 +403,16 @@ async function copyLink() {
 }
 
 function listen() {
-  const on = (id, event, does) => $(id).addEventListener(event, does);
   for (const { id, choices, set } of controls)
-    on(id, "input", ({ target }) => {
-      if (choices) set(choices()[target.selectedIndex][0]);
-      else if (target.validity.valid) set(target.valueAsNumber);
-    });
-  for (const name of ["charts", "board"]) on(`show-${name}`, "click", () => showView(name));
-  for (const id of ["path", "messages"]) on(id, "change", drawAll);
-  for (const event of ["toggle", "change"]) on("list", event, drawTable);
+    $(id).oninput = ({ target: { validity: { valid }, selectedIndex, valueAsNumber } }) =>
+      valid && set(choices ? choices()[selectedIndex][0] : valueAsNumber);
+  for (const name of ["charts", "board"]) $(`show-${name}`).onclick = () => showView(name);
+  for (const id of ["path", "messages"]) $(id).onchange = drawAll;
+  $("list").ontoggle = $("which").onchange = drawTable;
   const clicks = { play, copy: copyLink, back: () => step(false), forth: () => step(true) };
-  for (const [id, does] of Object.entries(clicks)) on(id, "click", does);
-  on("head", "input", () => scrub($("head").valueAsNumber));
-  on("head", "keydown", (event) => press(event, { ArrowLeft: clicks.back, ArrowRight: clicks.forth }));
+  for (const [id, does] of Object.entries(clicks)) $(id).onclick = does;
+  $("head").oninput = () => scrub($("head").valueAsNumber);
+  $("head").onkeydown = (event) => press(event, { ArrowLeft: clicks.back, ArrowRight: clicks.forth });
   window.addEventListener("hashchange", fromLink);
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
     matchMedia(query).addEventListener("change", drawAll);

@@ -64,7 +64,7 @@ def about(family: type[Schedule]) -> dict[str, Any]:
     [paragraph, *_] = cleandoc(family.__doc__ or "").split("\n\n")
     return {
         "name": family.name if isinstance(family.name, str) else family.__name__,
-        "says": SENTENCE.match(" ".join(paragraph.replace("``", "").split()))[0],
+        "says": SENTENCE.match(" ".join(paragraph.replace("``", '"').split()))[0],
         "options": {each.name: each.default for each in fields(family) if each.name not in plain},
         "stages_per_device": family.stages_per_device,
         "flush": family in SCHEDULES,
