@@ -50,8 +50,7 @@ function runNow() {
       [chart.run, chart.refused] = [null, error.message];
     }
   }
-  page.hover = null;
-  page.ask &&= askAgain(page.ask, waited);
+  Object.assign(page, { hover: null, ask: page.ask && askAgain(page.ask, waited) });
   drawAll();
   controls.forEach(refresh);
   tell(true);
@@ -81,8 +80,7 @@ function drawAll() {
     drawCaption(chart);
   }
   for (const draw of [drawLegend, drawNotes, drawTable, drawWelcome]) draw(runs);
-  page.wide = $("panels").clientWidth;
-  $("head").max = page.until;
+  [page.wide, $("head").max] = [$("panels").clientWidth, page.until];
   light();
 }
 
@@ -116,7 +114,7 @@ function drawCaption({ record: { schedule, times }, run, refused, panel }) {
 }
 
 function drawLegend(runs) {
-  const has = (k) => runs.some(({ program }) => program.there.has(k)), whole = has(I) || has(W) ? ": I and W in one" : "";
+  const has = (k) => runs.some((run) => run.program.there.has(k)), whole = has(I) || has(W) ? ": I and W in one" : "";
   const bytes = runs.flatMap((run) => run.bytes ?? []), holds = (name) => (of) => of.bytes[name].some(Boolean);
   const later = runs.some(({ program }) => program.stages > program.devices);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
@@ -162,8 +160,8 @@ function overNow() {
 function light() {
   const [n, device, time] = page.hover ?? page.ask ?? [], run = page.charts[n]?.run;
   page.lit = run ? { chart: n, ...litAt(run, device, time) } : null;
-  const twins = ({ run: other }) => (other && other !== run ? twinsOf(run.program, page.lit.entry, other.program) : []);
-  if (run) page.lit.twins = page.charts.map(twins);
+  const twins = (other) => (other && other !== run ? twinsOf(run.program, page.lit.entry, other.program) : []);
+  if (run) page.lit.twins = page.charts.map((chart) => twins(chart.run));
   overSoon();
 }
 
@@ -207,10 +205,9 @@ function addPanel(chart, n) {
   const [title, facts, says, box, base, over] = section.querySelectorAll("h2, .facts, .says, .panel, canvas");
   chart.panel = { title, facts, says, base, over, box };
   $("panels").append(section);
-  let from = 0; // where the button went down
   const place = (event) => chart.run && placeAt(chart.panel, event.offsetX, event.offsetY);
-  const drags = (event) => Math.abs(event.clientX - from) > 3;
-  box.onpointerdown = ({ clientX }) => (from = clientX);
+  const drags = (event) => Math.abs(event.clientX - page.pressed) > 3;
+  box.onpointerdown = ({ clientX }) => (page.pressed = clientX);
   box.onpointermove = (event) => {
     if (event.buttons && drags(event)) scrub((event.offsetX - chart.panel.left) / chart.panel.scale);
     else if (!page.kept) point(n, place(event));
@@ -306,9 +303,8 @@ function drawTable() {
   const [n, d] = select.value.split(" ").map(Number), { program, timeline, held, heldText } = page.charts[n].run;
   const { first, parts, kind, stage, microbatch, entries } = program, { start, end } = timeline;
   $("table").tBodies[0].replaceChildren(...countTo(first[d + 1] - first[d], first[d]).map((e) => {
-    const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], after = held[d].total[heldAt(held[d], end[e])];
-    const times = [number(start[e]), number(end[e])], name = writeEntry(entries[e]);
-    const cells = [name, what, stage[p], microbatch[p], ...times, heldText(after)];
+    const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], then = heldText(held[d].total[heldAt(held[d], end[e])]);
+    const cells = [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), then];
     return make("tr", {}, ...cells.map((each) => make("td", {}, each)));
   }));
 }
@@ -324,8 +320,7 @@ function titleOf(runs) {
 function drawWelcome(runs) {
   if (!$("welcome")) return;
   const [one, other] = runs, title = titleOf(runs), said = [title, ...page.charts.map(summary)].join();
-  page.first ??= said;
-  $("title").replaceChildren(...(said === page.first ? sentence : [title]));
+  $("title").replaceChildren(...(said === (page.first ??= said) ? sentence : [title]));
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
   $("numbers").replaceChildren(...(one ? [
     fact("li", percent(one.waiting), `of the time devices wait with ${one.name}`),
@@ -359,9 +354,8 @@ function load(json) {
 function state() {
   if (waiting.run) runNow();
   const runs = runsOf(), highest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
-  const recorded = ({ record, order: { placement, microbatches, name, options } }) => (
-    { ...record, schedule: { ...record.schedule, options, placement, microbatches, name } }
-  );
+  const recorded = ({ record, order: { placement, microbatches, name, options } }) =>
+    ({ ...record, schedule: { ...record.schedule, options, placement, microbatches, name } });
   const timesOf = ({ program: { entries, home }, timeline: { start, end } }) =>
     entries.map((each, e) => [home[e], writeEntry(each), start[e], end[e]]);
   const messagesOf = ({ program: { messages, stage, kind, microbatch }, timeline: { sent, arrived } }) =>
