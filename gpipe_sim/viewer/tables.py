@@ -20,7 +20,7 @@ from gpipe_sim.why.critical_path import ASSUMED
 
 FAMILIES = (*SCHEDULES, *WITHOUT_FLUSH)
 
-SENTENCE = re.compile(r".*?(?<!\.)\.(?= |$)|.*")  #: the first of a text: "..." ends none
+SENTENCE = re.compile(r"^(.*?(?<!\.)\.) .*")  #: the first of a text, and more: "..." ends none
 OVER = ["#b3261e", "#ff8a80"]  #: bytes, or microbatches, above a limit: by day and by night
 
 
@@ -59,12 +59,12 @@ def tables() -> dict[str, Any]:
 
 
 def about(family: type[Schedule]) -> dict[str, Any]:
-    """What charts call a family, what it is in a sentence, its own options with their defaults, and whether it ends with a flush."""
+    """What charts call a family, what it says it is, its options with their defaults, and whether it flushes."""
     plain = {each.name for each in fields(Schedule)}
-    [paragraph, *_] = cleandoc(family.__doc__ or "").split("\n\n")
+    paragraph = cleandoc(family.__doc__ or "").partition("\n\n")[0].replace("``", '"')
     return {
         "name": family.name if isinstance(family.name, str) else family.__name__,
-        "says": SENTENCE.match(" ".join(paragraph.replace("``", '"').split()))[0],
+        "says": SENTENCE.sub(r"\1", " ".join(paragraph.split())),
         "options": {each.name: each.default for each in fields(family) if each.name not in plain},
         "stages_per_device": family.stages_per_device,
         "flush": family in SCHEDULES,
