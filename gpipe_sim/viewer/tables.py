@@ -59,7 +59,7 @@ def tables() -> dict[str, Any]:
 
 
 def about(family: type[Schedule]) -> dict[str, Any]:
-    """A family by its name, its first sentence, its own options with their defaults, and whether it flushes."""
+    """A family: its name, first sentence, own options with their defaults, and whether it flushes."""
     plain = {each.name for each in fields(Schedule)}
     paragraph = cleandoc(family.__doc__ or "").partition("\n\n")[0].replace("``", '"')
     return {

@@ -124,8 +124,8 @@ def test_the_title_of_the_first_screen_is_true_after_every_move(browser, tmp_pat
             move(opened, **moves)
             assert opened.page.inner_text("h1") == (wanted or first.WELCOME["sentence"]), what
         opened.page.locator("#typed").fill("100")
-        assert opened.page.inner_text("h1") == "GPipe above 1F1B: 4 devices, 100 microbatches"
         assert opened.state()["makespan"] == [gp.simulate(gp.GPipe(4, 100)).makespan] * 2
+        assert opened.page.inner_text("h1") == "GPipe above 1F1B: 4 devices, 100 microbatches"
         opened.page.locator("#typed").fill("")  # on the way to another number
         assert opened.state()["makespan"] == [gp.simulate(gp.GPipe(4, 100)).makespan] * 2
         opened.page.locator("#show-board").click()
