@@ -5,8 +5,7 @@ import { U, writeEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
 import { OF_DEVICES, UNIT, entriesOf, orderFrom } from "./runs.js";
 
-const MOST_LOADED = 1_000_000;
-const PLAIN = { costs: UNIT, links: null, message_bytes: null, sizes: null, limit: null, times: null };
+const LOADABLE = 1e6, PLAIN = { costs: UNIT, links: null, message_bytes: null, sizes: null, limit: null, times: null };
 
 function must(fine, sentence) {
   if (!fine) throw new Error(sentence);
@@ -38,8 +37,7 @@ export function readLoaded(json, now) {
   const things = [given].flat().map(readThing);
   must(things.length, "an empty list shows nothing");
   const shown = things.filter(({ schedule }) => schedule), costs = things.findLast(({ schedule }) => !schedule);
-  const costed = (record) => (record.times ? record : { ...record, ...costs });
-  return { charts: checked((shown.length ? shown : now).map(costed)) };
+  return { charts: checked((shown.length ? shown : now).map((each) => (each.times ? each : { ...each, ...costs }))) };
 }
 
 function wholeState({ charts, at = 0, ask = null, board = null }) {
@@ -55,19 +53,16 @@ function readThing(given) {
   must(["schedule", "costs", "timeline"].includes(kind), "a page shows schedules, costs and timelines");
   if (kind === "costs") return { costs: value };
   if (kind === "schedule") return { ...PLAIN, schedule: readSchedule(value) };
-  const { schedule = {} } = value;
-  return { ...PLAIN, schedule: { ...readSchedule(schedule), rows: schedule.rows }, times: value };
+  return { ...PLAIN, schedule: { ...readSchedule(value.schedule ?? {}), rows: value.schedule.rows }, times: value };
 }
 
 /** A schedule as the library writes it: of a family, whose rows it must have, or by its rows. */
 function readSchedule({ family, options, placement, rows }) {
   must(isRecord(options) && isListOf(rows, isText), "a schedule needs a family, options, placement and rows");
   const again = family === "Remat" && options.only === null && isRecord(options.inner);
-  const inner = again ? options.inner : { family, options };
-  if (!Object.hasOwn(FAMILIES, inner.family)) {
-    const { microbatches, name = family } = options;
+  const inner = again ? options.inner : { family, options }, { microbatches, name = family } = options;
+  if (!Object.hasOwn(FAMILIES, inner.family))
     return { family: null, options: {}, placement, microbatches, name: String(name), rows };
-  }
   const found = { family: inner.family, options: inner.options, recompute: again ? options.mode : "never" };
   const order = orderFrom(found), same = JSON.stringify([order.rows, order.placement]);
   must(same === JSON.stringify([rows.map(entriesOf), placement]), `${family} has other rows, or another placement`);
@@ -84,30 +79,28 @@ function checked(charts) {
     const stages = 1 + Math.max(...placement.flat()), costs = { ...UNIT, ...record.costs };
     for (const [name, cost] of Object.entries(costs)) {
       must(Object.hasOwn(UNIT, name), `there is no cost ${name.slice(0, 40)}`);
-      const listed = Array.isArray(cost) && name !== "comm";
-      const count = OF_DEVICES.includes(name) ? placement.length : stages;
-      if (cost !== null || UNIT[name] !== null) costs[name] = listed ? column(cost, name, count) : double(cost, name);
+      const list = Array.isArray(cost) && name !== "comm", size = OF_DEVICES.includes(name) ? placement.length : stages;
+      if (cost !== null || UNIT[name] !== null) costs[name] = list ? column(cost, name, size) : double(cost, name);
     }
     must([costs.speed].flat().every(Boolean), "speed needs to be above 0");
     return { ...record, costs: times && !record.costs ? null : costs, times: times && checkedTimes(record) };
   });
 }
 
+const partsOf = (entry) => (entry?.length > 3 ? [entry.slice(0, 3), entry.slice(3)] : [entry]);
+
 function checkedRows(schedule) {
   const { placement, rows, microbatches } = schedule, seen = new Set(), isStage = (each) => isCount(each) && each < 1e4;
   const placed = isListOf(placement, (held) => isListOf(held, isStage)) && placement.length === rows.length;
   must(placed && isListOf(rows, isText), "a schedule needs rows as texts, and the stages of each row");
-  must(isCount(microbatches) && microbatches <= MOST_LOADED, "microbatches needs to be a whole number");
-  for (const [device, row] of rows.entries()) for (const entry of entriesOf(row)) {
-    must(entry, `device ${device} has a word that is no action`);
-    for (const [stage, kind, m] of [entry.slice(0, 3), entry.slice(3)].filter((part) => part.length)) {
-      const action = writeEntry([stage, kind, m]), key = kind === U ? `${action} ${device}` : action;
-      must(placement[device].includes(stage) && m < microbatches, `device ${device} has no room for ${action}`);
-      must(!seen.has(key), `${action} is there twice`);
-      seen.add(key);
-    }
+  must(isCount(microbatches) && microbatches <= LOADABLE, "microbatches needs to be a whole number");
+  for (const [device, row] of rows.entries()) for (const part of entriesOf(row).flatMap(partsOf)) {
+    must(part, `device ${device} has a word that is no action`);
+    const [stage, kind, m] = part, action = writeEntry(part), key = kind === U ? `${action} ${device}` : action;
+    must(placement[device].includes(stage) && m < microbatches, `device ${device} has no room for ${action}`);
+    must(seen.size < seen.add(key).size, `${action} is there twice`);
   }
-  must(seen.size > 0 && seen.size <= MOST_LOADED, `a page shows 1 to ${MOST_LOADED} actions`);
+  must(seen.size > 0 && seen.size <= LOADABLE, `a page shows 1 to ${LOADABLE} actions`);
   return schedule;
 }
 
@@ -116,11 +109,8 @@ function checkedTimes({ schedule: { rows }, times }) {
   const [start, end] = [column(times.start, "start", size), column(times.end, "end", size)];
   must(start.every((from, i) => from <= end[i]), "an action ends before it starts");
   must(sent?.length === arrived?.length, "times need both sent and arrived, or neither");
-  const isDevice = (each) => isCount(each) && each < rows.length;
-  must(isListOf(collectives, (each) => isListOf(each?.devices, isDevice)), "a collective needs devices");
+  must(isListOf(collectives, (c) => isListOf(c?.devices, (d) => isCount(d) && d in rows)), "collectives need devices");
   const timed = (each) => ({ ...each, start: double(each.start, "start"), end: double(each.end, "end") });
-  return {
-    start, end, sent: sent && column(sent, "sent"), arrived: arrived && column(arrived, "arrived"),
-    collectives: collectives.map(timed), took_turns: took_turns === true,
-  };
+  return { start, end, sent: sent && column(sent, "sent"), arrived: arrived && column(arrived, "arrived"),
+    collectives: collectives.map(timed), took_turns: took_turns === true };
 }

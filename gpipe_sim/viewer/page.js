@@ -4,7 +4,7 @@
 // clock makes of it, the sentence that refuses it, and where it is drawn.
 
 import { TABLES } from "./tables.js";
-import { KINDS, R, within, writeEntry } from "./clock.js";
+import { B, I, KINDS, R, W, within, writeEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
 import { criticalPath, number } from "./why.js";
 import { heldAt, whyNoBytes } from "./memory.js";
@@ -16,9 +16,11 @@ import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
 
 const page = { charts: [], size: {}, stage: null, at: 0, until: 0, ask: null, kept: false, hover: null, lit: null };
-const controls = controlsOf(page, runSoon), still = matchMedia("(prefers-reduced-motion: reduce)");
-const waiting = { run: 0, over: 0, play: 0 }; // what the browser calls back
-const $ = (id) => document.getElementById(id);
+const still = matchMedia("(prefers-reduced-motion: reduce)"), $ = (id) => document.getElementById(id);
+const waiting = { run: 0, over: 0, play: 0 }; // what the browser calls back: at most once for a frame
+const runSoon = () => (waiting.run ||= requestAnimationFrame(runNow));
+const overSoon = () => (waiting.over ||= requestAnimationFrame(overNow));
+const controls = controlsOf(page, runSoon), sentence = [...$("title").childNodes];
 const runsOf = () => page.charts.map(({ run }) => run).filter(Boolean);
 
 /** A new element with its properties and its children: texts stay texts. */
@@ -28,11 +30,10 @@ function make(tag, given = {}, ...children) {
   return made;
 }
 
-// Running: at most once for a frame, however many events come
+/** A number that stands out, and what it is of. */
+const fact = (tag, value, words) => make(tag, {}, make("b", {}, value), ` ${words}`);
 
-function runSoon() {
-  waiting.run ||= requestAnimationFrame(runNow);
-}
+// Running
 
 /** Run what changed, and draw everything. */
 function runNow() {
@@ -49,8 +50,7 @@ function runNow() {
       [chart.run, chart.refused] = [null, error.message];
     }
   }
-  page.hover = null;
-  page.ask &&= askAgain(page.ask, waited);
+  Object.assign(page, { hover: null, ask: page.ask && askAgain(page.ask, waited) });
   drawAll();
   controls.forEach(refresh);
   tell(true);
@@ -75,17 +75,12 @@ function drawAll() {
   page.at = Math.min(page.at, page.until);
   const widest = Math.max(4, ...runs.map((run) => run.heldText(run.most).length));
   for (const chart of page.charts) {
+    if (chart.run) layout(chart.panel, chart.run, { until: page.until, most, widest });
+    if (chart.run) paintRun(chart.panel, wantedOf(chart.run));
     drawCaption(chart);
-    if (!chart.run) continue;
-    layout(chart.panel, chart.run, { until: page.until, most, widest });
-    paintRun(chart.panel, wantedOf(chart.run));
   }
-  drawLegend(runs);
-  drawNotes();
-  drawTable();
-  drawWelcome();
-  page.wide = $("panels").clientWidth;
-  $("head").max = page.until;
+  for (const draw of [drawLegend, drawNotes, drawTable, drawWelcome]) draw(runs);
+  [page.wide, $("head").max] = [$("panels").clientWidth, page.until];
   light();
 }
 
@@ -97,29 +92,35 @@ function wantedOf({ program: { messages }, timeline }) {
   return { path: new Set(of("entry")), messages: shown ? messages.keys() : of("message") };
 }
 
-const heldWords = (run) => `${run.heldText(run.most)}${run.bytes ? "" : ` microbatch${run.most === 1 ? "" : "es"}`}`;
+const counted = (count, what, more) => `${number(count)} ${what}${count === 1 ? "" : more}`;
+const heldWords = (run) => (run.bytes ? run.heldText(run.most) : counted(run.most, "microbatch", "es"));
+const sizeOf = ({ program: { devices, microbatches } }) =>
+  `${counted(devices, "device", "s")}, ${counted(microbatches, "microbatch", "es")}`;
 
-function drawCaption({ record, run, refused, panel }) {
-  panel.title.textContent = run?.name ?? record.schedule.name ?? FAMILIES[record.schedule.family].name;
+function drawCaption({ record: { schedule, times }, run, refused, panel }) {
+  const { name, says } = FAMILIES[schedule.family] ?? {};
+  panel.title.textContent = run?.name ?? schedule.name ?? name;
+  panel.says.textContent = says ?? "";
   panel.box.classList.toggle("gone", !run);
   if (!run) return panel.facts.replaceChildren(make("p", { className: "refused" }, refused));
-  const { program: { devices, microbatches }, timeline } = run, [held, ...words] = heldWords(run).split(" ");
-  const facts = [[number(timeline.makespan), "long"], [percent(run.waiting), "waiting"]];
-  facts.push([held, `${words.join(" ")} held at most`]);
-  panel.facts.replaceChildren(...facts.map(([value, what]) => make("span", {}, make("b", {}, value), ` ${what}`)));
-  if (record.times) panel.facts.append(make("span", {}, "These times are given: costs do not move them."));
+  const { makespan } = run.timeline, [held, ...words] = heldWords(run).split(" ");
+  panel.facts.replaceChildren(
+    fact("span", number(makespan), "long"), fact("span", number(makespan / run.program.microbatches), "per microbatch"),
+    fact("span", percent(run.waiting), "waiting"), fact("span", held, `${words.join(" ")} held at most`),
+  );
+  if (times) panel.facts.append(make("span", {}, "These times are given: costs do not move them."));
   if (panel.coarse) panel.facts.append(make("span", {}, "Heights are shares of time."));
-  const size = `devices: ${devices}, microbatches: ${microbatches}`;
-  panel.box.ariaLabel = `${run.name}, ${size}. Arrow keys go from action to action`;
+  panel.box.ariaLabel = `${run.name}, ${sizeOf(run)}. Arrow keys go from action to action`;
 }
 
 function drawLegend(runs) {
-  const has = (k) => runs.some(({ program }) => program.there.has(k)), bytes = runs.flatMap((run) => run.bytes ?? []);
+  const has = (k) => runs.some((run) => run.program.there.has(k)), whole = has(I) || has(W) ? ": I and W in one" : "";
+  const bytes = runs.flatMap((run) => run.bytes ?? []), holds = (name) => (of) => of.bytes[name].some(Boolean);
   const later = runs.some(({ program }) => program.stages > program.devices);
-  const holds = (name) => (of) => of.bytes[name].some(Boolean);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
   const looks = [
-    ...[...KINDS].map((kind, k) => [has(k), TABLES.kinds[kind], `${kind} ${TABLES.meanings[kind]}`]),
+    ...[...KINDS].map((kind, k) => [has(k) || (k === B && whole), TABLES.kinds[kind],
+      `${kind} ${TABLES.meanings[kind]}${k === B ? whole : ""}`]),
     [later, { ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage],
     [true, { colour: TABLES.colours.lane[0] }, "waiting"],
     ...[...together].map((what) => [true, { colour: TABLES.collective }, what]),
@@ -127,29 +128,20 @@ function drawLegend(runs) {
     [!bytes.length, TABLES.memory["saved activations"], "microbatches held"],
     [!bytes.length && has(R), INPUTS, "only their input"],
   ];
-  $("legend").replaceChildren(...looks.filter(([there]) => there).map(([, look, words]) => {
-    const canvas = make("canvas", { ariaHidden: "true" });
-    swatch(canvas, look);
-    return make("li", {}, canvas, words);
-  }));
+  $("legend").replaceChildren(...looks.filter(([there]) => there).map(([, look, words]) =>
+    make("li", {}, swatch(make("canvas", { ariaHidden: "true" }), look), words)));
 }
 
 /** What a reader might look for and not find, and why. */
 function drawNotes() {
-  const says = page.charts.flatMap(({ run, given }) => (run ? leftOut(run, given) : []));
+  const says = [], { most_arrows: most } = TABLES;
+  for (const { run: { name, program, bytes }, given: { sizes }, record } of page.charts.filter(({ run }) => run)) {
+    const { length: count } = program.messages, lost = sizes && !bytes && !record.times;
+    if (lost) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
+    if ($("messages").checked && count > most)
+      says.push(`${name} shows no arrows: it has ${count} messages, more than ${most}.`);
+  }
   $("missing").replaceChildren(...says.map((note) => make("p", {}, note)));
-}
-
-function leftOut({ name, program, record, bytes }, { sizes }) {
-  const says = [], count = program.messages.length, again = !record.times;
-  if (again && sizes && !bytes) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
-  if ($("messages").checked && count > TABLES.most_arrows)
-    says.push(`${name} shows no arrows: it has ${count} messages, more than ${TABLES.most_arrows}.`);
-  return says;
-}
-
-function overSoon() {
-  waiting.over ||= requestAnimationFrame(overNow);
 }
 
 function overNow() {
@@ -168,15 +160,14 @@ function overNow() {
 function light() {
   const [n, device, time] = page.hover ?? page.ask ?? [], run = page.charts[n]?.run;
   page.lit = run ? { chart: n, ...litAt(run, device, time) } : null;
-  const isOther = ({ run: other }) => run && other && other !== run && page.lit.entry >= 0;
-  const twins = (chart) => (isOther(chart) ? twinsOf(run.program, page.lit.entry, chart.run.program) : []);
-  if (run) page.lit.twins = page.charts.map(twins);
+  const twins = (other) => (other && other !== run ? twinsOf(run.program, page.lit.entry, other.program) : []);
+  if (run) page.lit.twins = page.charts.map((chart) => twins(chart.run));
   overSoon();
 }
 
-/** The same actions in another program; a whole backward there is the same as its half here. */
+/** The same actions in another program; a whole backward there is the same as its half here. A wait has none. */
 function twinsOf({ parts, kind, stage, microbatch }, e, other) {
-  return within(parts, e).flatMap((part) => {
+  return e < 0 ? [] : within(parts, e).flatMap((part) => {
     const letter = KINDS[kind[part]], alike = [...({ B: "BI", I: "IB" }[letter] ?? letter)];
     const found = alike.map((each) => other.find(KINDS.indexOf(each), stage[part], microbatch[part]));
     return found.filter((each) => each >= 0).slice(0, 1).map((each) => other.entry[each]);
@@ -189,11 +180,9 @@ function tell(aloud) {
   $("say").textContent = page.lit ? page.lit.sentence : page.charts.map(summary).join(". ");
 }
 
-function summary({ run, refused }) {
-  if (!run) return refused;
-  const takes = `${run.name} takes ${number(run.timeline.makespan)}`;
-  return `${takes}, its devices wait ${percent(run.waiting)} of the time, and each holds at most ${heldWords(run)}`;
-}
+const summary = ({ run, refused }) => (run ? [
+  `${run.name} takes ${number(run.timeline.makespan)}`, `its devices wait ${percent(run.waiting)} of the time`,
+  `and each holds at most ${heldWords(run)}`].join(", ") : refused);
 
 function ask(place, kept, at = place?.[2] ?? page.at) {
   Object.assign(page, { ask: place, kept, hover: null, at });
@@ -213,15 +202,12 @@ function point(n, found) {
 
 function addPanel(chart, n) {
   const section = $("chart").content.firstElementChild.cloneNode(true);
-  const [title, facts, box, base, over] = section.querySelectorAll("h2, .facts, .panel, canvas");
-  chart.panel = { title, facts, base, over, box };
+  const [title, facts, says, box, base, over] = section.querySelectorAll("h2, .facts, .says, .panel, canvas");
+  chart.panel = { title, facts, says, base, over, box };
   $("panels").append(section);
-  let from = 0; // where the button went down
   const place = (event) => chart.run && placeAt(chart.panel, event.offsetX, event.offsetY);
-  const drags = (event) => Math.abs(event.clientX - from) > 3;
-  box.onpointerdown = (event) => {
-    from = event.clientX;
-  };
+  const drags = (event) => Math.abs(event.clientX - page.pressed) > 3;
+  box.onpointerdown = ({ clientX }) => (page.pressed = clientX);
   box.onpointermove = (event) => {
     if (event.buttons && drags(event)) scrub((event.offsetX - chart.panel.left) / chart.panel.scale);
     else if (!page.kept) point(n, place(event));
@@ -229,7 +215,7 @@ function addPanel(chart, n) {
   box.onpointerleave = () => point(n, null);
   box.onclick = (event) => {
     const found = drags(event) ? null : place(event);
-    if (found) ask(page.kept ? null : [n, found.device, found.time], !page.kept);
+    if (found) ask(page.kept ? null : [n, found.device, litAt(chart.run, found.device, found.time).from], !page.kept);
   };
   box.onkeydown = (event) => chart.run && press(event, keysOf(n, chart.run));
 }
@@ -296,7 +282,7 @@ function refresh({ id, of, now, choices }) {
   if (choices) return offer(input, choices(), value);
   if (value > input.max) Object.assign(input, { max: 2 * value, step: input.step < 1 ? value / 8 : 1 });
   input.value = value;
-  input.nextElementSibling.textContent = number(value);
+  for (const output of input.parentNode.querySelectorAll("output")) output.textContent = number(value);
 }
 
 /** A select with these choices, [value, words]: new ones only if they changed, so that an open one stays open. */
@@ -316,29 +302,36 @@ function drawTable() {
   if (!select.value) return;
   const [n, d] = select.value.split(" ").map(Number), { program, timeline, held, heldText } = page.charts[n].run;
   const { first, parts, kind, stage, microbatch, entries } = program, { start, end } = timeline;
-  const rows = within(first, d).map((e) => {
-    const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], after = held[d].total[heldAt(held[d], end[e])];
-    return [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), heldText(after)];
-  });
-  const rowOf = (cells) => make("tr", {}, ...cells.map((each) => make("td", {}, each)));
-  $("table").tBodies[0].replaceChildren(...rows.map(rowOf));
+  $("table").tBodies[0].replaceChildren(...within(first, d).map((e) => {
+    const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], then = heldText(held[d].total[heldAt(held[d], end[e])]);
+    const cells = [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), then];
+    return make("tr", {}, ...cells.map((each) => make("td", {}, each)));
+  }));
 }
 
-/** The two numbers of a site's first screen. */
-function drawWelcome() {
-  const [one, other] = runsOf();
-  if (!one || !$("welcome")) return;
+/** What is shown, in words. */
+function titleOf(runs) {
+  if (!$("board").hidden) return "Build an order by hand";
+  const all = (what) => [...what].join(" above "), sizes = new Set(runs.map(sizeOf));
+  return runs.length ? `${all(runs.map(({ name }) => name))}: ${all(sizes)}` : "No schedule can run like this";
+}
+
+/** A site's first screen: its sentence, as long as what that speaks of is shown, and two numbers. */
+function drawWelcome(runs) {
+  if (!$("welcome")) return;
+  const [one, other] = runs, title = titleOf(runs), said = [title, ...page.charts.map(summary)].join();
+  $("title").replaceChildren(...(said === (page.first ??= said) ? sentence : [title]));
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
-  const facts = [[percent(one.waiting), `of the time devices wait with ${one.name}`]];
-  facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
-  $("numbers").replaceChildren(...facts.map(([value, words]) => make("li", {}, make("b", {}, value), words)));
+  $("numbers").replaceChildren(...(one ? [
+    fact("li", percent(one.waiting), `of the time devices wait with ${one.name}`),
+    fact("li", one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`),
+  ] : []));
 }
 
 function showView(name) {
-  for (const each of ["charts", "board"]) {
-    $(each).hidden = each !== name;
-    $(`show-${each}`).ariaPressed = String(each === name);
-  }
+  for (const each of ["charts", "board"])
+    [$(each).hidden, $(`show-${each}`).ariaPressed] = [each !== name, String(each === name)];
+  drawWelcome(runsOf());
 }
 
 // In and out
@@ -361,16 +354,13 @@ function load(json) {
 function state() {
   if (waiting.run) runNow();
   const runs = runsOf(), highest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
-  const recorded = ({ record, order: { placement, microbatches, name, options } }) => (
-    { ...record, schedule: { ...record.schedule, options, placement, microbatches, name } }
-  );
+  const recorded = ({ record, order: { placement, microbatches, name, options } }) =>
+    ({ ...record, schedule: { ...record.schedule, options, placement, microbatches, name } });
   const timesOf = ({ program: { entries, home }, timeline: { start, end } }) =>
     entries.map((each, e) => [home[e], writeEntry(each), start[e], end[e]]);
   const messagesOf = ({ program: { messages, stage, kind, microbatch }, timeline: { sent, arrived } }) =>
-    messages.map(({ part, source, target }, i) => {
-      const action = writeEntry([stage[part], kind[part], microbatch[part]]);
-      return [action, source, target, sent?.[i] ?? null, arrived?.[i] ?? null];
-    });
+    messages.map(({ part, source, target }, i) => [writeEntry([stage[part], kind[part], microbatch[part]]),
+      source, target, sent?.[i] ?? null, arrived?.[i] ?? null]);
   return {
     charts: runs.map(recorded), at: page.at, ask: page.ask, times: runs.map(timesOf), messages: runs.map(messagesOf),
     makespan: runs.map(({ timeline }) => timeline.makespan),
@@ -407,19 +397,16 @@ async function copyLink() {
 }
 
 function listen() {
-  const on = (id, event, does) => $(id).addEventListener(event, does);
   for (const { id, choices, set } of controls)
-    on(id, "input", ({ target }) => set(choices ? choices()[target.selectedIndex][0] : target.valueAsNumber));
-  for (const name of ["charts", "board"]) on(`show-${name}`, "click", () => showView(name));
-  for (const id of ["path", "messages"]) on(id, "change", drawAll);
-  for (const event of ["toggle", "change"]) on("list", event, drawTable);
-  const back = () => step(false), forth = () => step(true);
-  on("play", "click", play);
-  on("back", "click", back);
-  on("forth", "click", forth);
-  on("head", "input", () => scrub($("head").valueAsNumber));
-  on("head", "keydown", (event) => press(event, { ArrowLeft: back, ArrowRight: forth }));
-  on("copy", "click", copyLink);
+    $(id).oninput = ({ target: { validity: { valid }, selectedIndex, valueAsNumber } }) =>
+      valid && set(choices ? choices()[selectedIndex][0] : valueAsNumber);
+  for (const name of ["charts", "board"]) $(`show-${name}`).onclick = () => showView(name);
+  for (const id of ["path", "messages"]) $(id).onchange = drawAll;
+  $("list").ontoggle = $("which").onchange = drawTable;
+  const clicks = { play, copy: copyLink, back: () => step(false), forth: () => step(true) };
+  for (const [id, does] of Object.entries(clicks)) $(id).onclick = does;
+  $("head").oninput = () => scrub($("head").valueAsNumber);
+  $("head").onkeydown = (event) => press(event, { ArrowLeft: clicks.back, ArrowRight: clicks.forth });
   window.addEventListener("hashchange", fromLink);
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
     matchMedia(query).addEventListener("change", drawAll);
@@ -431,7 +418,7 @@ function listen() {
 const shown = JSON.parse($("shown").textContent);
 const puzzles = shown.puzzles.map((each) => ({ ...each, costs: { ...UNIT, ...each.costs } }));
 const board = mountBoard($("board"), { puzzles, load });
-$("move")?.replaceWith($("M").closest("label"));
+$("move")?.replaceWith($("M").closest(".control"));
 $("more").open = !shown.welcome && window.innerWidth > 600;
 listen();
 load(shown);

@@ -66,6 +66,7 @@ export function swatch(canvas, look) {
   const shaded = look.shade ? fillOf(0, look.shade).fill : seen(look.colour);
   const colour = look.colour === TABLES.colours.lane[0] ? PEN.lane : shaded;
   paintBox(sized(canvas, 14, 14), colour, 0, 0, 14, 14, look);
+  return canvas;
 }
 
 function sized(canvas, wide, high) {

@@ -1,6 +1,8 @@
 """What the page knows from the library, as JSON: rules, words and colours, each of which has one home."""
 
+import re
 from dataclasses import fields
+from inspect import cleandoc
 from typing import Any
 
 from gpipe_sim.core.actions import MEANINGS, Kind
@@ -17,6 +19,8 @@ from gpipe_sim.links.collective import ALL_REDUCE, NORM
 from gpipe_sim.why.critical_path import ASSUMED
 
 FAMILIES = (*SCHEDULES, *WITHOUT_FLUSH)
+
+SENTENCE = re.compile(r"^(.*?(?<!\.)\.) .*")  #: the first of a text, and more: "..." ends none
 
 
 def tables() -> dict[str, Any]:
@@ -54,10 +58,12 @@ def tables() -> dict[str, Any]:
 
 
 def about(family: type[Schedule]) -> dict[str, Any]:
-    """What charts call a family, its own options with their defaults, and whether it ends with a flush."""
+    """A family: its name, first sentence, own options with their defaults, and whether it flushes."""
     plain = {each.name for each in fields(Schedule)}
+    paragraph = cleandoc(family.__doc__ or "").partition("\n\n")[0].replace("``", '"')
     return {
         "name": family.name if isinstance(family.name, str) else family.__name__,
+        "says": SENTENCE.sub(r"\1", " ".join(paragraph.split())),
         "options": {each.name: each.default for each in fields(family) if each.name not in plain},
         "stages_per_device": family.stages_per_device,
         "flush": family in SCHEDULES,

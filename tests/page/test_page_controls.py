@@ -9,6 +9,7 @@ from driver import Opened
 from law import Case, first_apart, shown
 
 import gpipe_sim as gp
+from docs import first
 from gpipe_sim.core.remat import MODES
 
 #: Sets controls one after the other; the page runs again before the next frame, or when asked for its state.
@@ -98,3 +99,57 @@ def test_arrows_that_are_too_many_are_missed_in_words(fresh):
     assert len(says) == 2 and all("shows no arrows" in each and "1920 messages" in each for each in says)
     fresh.page.locator("#messages").uncheck()
     assert notes(fresh) == []
+
+
+TITLES = {  # after these moves; None is the sentence that the page was written with
+    "more microbatches": ({"M": 12}, "GPipe above 1F1B: 4 devices, 12 microbatches"),
+    "as it was": ({"M": 6}, None),
+    "a slow device, the same sizes": ({"slow": 1}, "GPipe above 1F1B: 4 devices, 6 microbatches"),
+    "as fast as it was": ({"slow": ""}, None),
+    "another family": ({"family1": "ZBH1"}, "GPipe above ZB-H1: 4 devices, 6 microbatches"),
+    "one that refuses its size": ({"family0": "DualPipe", "K": 3}, "ZB-H1: 3 devices, 6 microbatches"),
+    "two that do": ({"family1": "DualPipe"}, "No schedule can run like this"),
+    "one of each": (
+        {"family0": "GPipe", "family1": "OneFOneB", "K": 1, "M": 1},
+        "GPipe above 1F1B: 1 device, 1 microbatch",
+    ),
+    "all as it was": ({"K": 4, "M": 6}, None),
+}
+
+
+def test_the_title_of_the_first_screen_is_true_after_every_move(browser, tmp_path):
+    first.write(tmp_path / "index.html")
+    with Opened(browser, tmp_path / "index.html") as opened:
+        for what, (moves, wanted) in TITLES.items():
+            move(opened, **moves)
+            assert opened.page.inner_text("h1") == (wanted or first.WELCOME["sentence"]), what
+        opened.page.locator("#typed").fill("100")
+        assert opened.state()["makespan"] == [gp.simulate(gp.GPipe(4, 100)).makespan] * 2
+        assert opened.page.inner_text("h1") == "GPipe above 1F1B: 4 devices, 100 microbatches"
+        opened.page.locator("#typed").fill("")  # on the way to another number
+        assert opened.state()["makespan"] == [gp.simulate(gp.GPipe(4, 100)).makespan] * 2
+        opened.page.locator("#show-board").click()
+        assert "microbatches" not in opened.page.inner_text("h1") and opened.wrong == []
+
+
+def test_a_chart_says_its_time_per_microbatch_and_what_its_family_is(fresh):
+    for microbatches in (6, 12):
+        move(fresh, M=microbatches)
+        texts = fresh.page.locator(".chart").all_inner_texts()
+        for text, family in zip(texts, (gp.GPipe, gp.OneFOneB), strict=True):
+            makespan = gp.simulate(family(4, microbatches)).makespan
+            assert f"{makespan} long\n{makespan / microbatches:.4g} per microbatch" in text
+            assert " ".join(family.__doc__.split("\n\n")[0].split()) in text
+
+
+def test_a_click_asks_and_puts_the_playhead_where_what_was_clicked_begins(fresh):
+    box = fresh.page.locator(".panel").first
+    wide = box.bounding_box()["width"]
+    for x in (0.2, 0.45, 0.7):
+        box.click(position={"x": wide * x, "y": 12})
+        state, timeline = fresh.state(), gp.simulate(gp.GPipe(4, 6))
+        edges = {0, *(span.start for span in timeline.on(0)), *(span.end for span in timeline.on(0))}
+        assert state["at"] == state["ask"][2] and state["at"] in edges
+        assert state["sentence"].startswith(gp.why.why_idle(timeline, 0, state["at"]).sentence)
+        box.click(position={"x": wide * x, "y": 12})
+        assert fresh.state()["ask"] is None and fresh.state()["at"] == state["at"]
