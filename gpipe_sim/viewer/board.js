@@ -96,12 +96,9 @@ export class Board {
 
   /** Of each stage and kind that a device has left, the actions, lowest microbatch first. */
   left(device) {
-    const sorts = new Map();
-    for (const each of this.actions) {
-      const sort = each.kind + each.stage;
-      if (each.home === device && !this.placed.has(each)) sorts.set(sort, [...(sorts.get(sort) ?? []), each]);
-    }
-    return [...sorts.values()];
+    const { placement, kinds, microbatches } = this.puzzle, isLeft = (action) => !this.placed.has(action);
+    const all = (kind, s) => countTo(microbatches).map((m) => this.find(kind, s, m)).filter(isLeft);
+    return placement[device].flatMap((s) => [...kinds].map((kind) => all(kind, s))).filter((some) => some.length);
   }
 
   /** Of each stage and kind that a device has left, the lowest microbatch, and the lowest that can go. */
@@ -137,18 +134,15 @@ export class Board {
   /** Place lists of actions, each in its own order, as one change; Error with the reason at what cannot go. */
   place(...lists) {
     const [blocked] = this.fill(lists);
-    this.remember();
+    this.change(this.sequence);
     if (blocked) throw new Error(this.refusal(blocked[0]));
   }
 
-  clear() {
-    this.restart([]);
-    this.remember();
-  }
-
-  remember() {
-    if (this.sequence.length === this.history[this.at].length) return;
-    this.history = [...this.history.slice(0, ++this.at), this.sequence];
+  /** Have these and no others placed, as one change. */
+  change(sequence) {
+    this.restart(sequence);
+    if (sequence.length !== this.history[this.at].length)
+      this.history = [...this.history.slice(0, ++this.at), sequence];
   }
 
   /** Undo a change (-1), or do it again (1). */
@@ -168,7 +162,7 @@ export class Board {
     const count = this.sequence.length, isForced = (some) => some.length === 1 && !this.refusal(some[0]);
     const forced = () => this.rows.map((_, device) => this.mayComeNext(device)).find(isForced);
     for (let some; (some = forced()); ) this.put(some[0]);
-    this.remember();
+    this.change(this.sequence);
     return this.sequence.slice(count);
   }
 
@@ -189,8 +183,7 @@ export class Board {
     const least = Math.max(...this.byDevice(of(model)).map(workOf));
     const tries = countTo(9).map((i) => repeated(least + (i / 8) * (makespan - least))).filter(({ keeps }) => keeps);
     const [best] = tries.sort((a, b) => b.placed.length - a.placed.length || a.ends - b.ends);
-    this.restart(best?.placed ?? sequence);
-    this.remember();
+    this.change(best?.placed ?? sequence);
     return this.sequence.length - sequence.length;
   }
 
@@ -298,19 +291,12 @@ export function freePuzzle(choice) {
   return { ...given, name: "free", title: "A board of your own", idea: "Nobody has proven a par for it.", par: null };
 }
 
-/** An element; texts among its children become text, never markup. */
-function boardNode(tag, traits, ...children) {
-  const made = Object.assign(document.createElement(tag), traits);
-  made.append(...children);
-  return made;
-}
-
 /**
- * Start the board that page.html has in a container. `load` shows a state in the page's charts. What comes back has
+ * Start the board that page.html has in a container. `load` shows a state in the page's charts, `make` an element. What comes back has
  * `state()`, {puzzle, choice, rows}, and `load(state)`: Error in words if it is none.
  */
-export function mountBoard(container, { puzzles, load }) {
-  const node = boardNode, find = (name) => container.querySelector(`.board-${name}`);
+export function mountBoard(container, { puzzles, load, make }) {
+  const find = (name) => container.querySelector(`.board-${name}`);
   const [choose, own, tools, lanes, hint] = ["puzzle", "own", "tools", "lanes", "hint"].map(find);
   const choices = new Map(); // buttons, and the actions that they place
   const words = tools.elements.words, span = ({ start, end }) => `from ${number(start)} to ${number(end)}`;
@@ -320,7 +306,7 @@ export function mountBoard(container, { puzzles, load }) {
     r: () => board.turn(1),
     n: () => `Placed what had no alternative: ${textsOf(board.step()) || "nothing"}.`,
     p: () => `Placed ${board.stamp()} actions, as the last complete microbatch has them.`,
-    o: () => board.clear(),
+    o: () => board.change([]),
   };
 
   function begin() {
@@ -334,18 +320,23 @@ export function mountBoard(container, { puzzles, load }) {
 
   /** Do something, and show what came of it, or why it cannot be. */
   function attempt(change) {
+    let says;
     try {
-      draw(change());
+      says = change();
     } catch (error) {
-      draw(`${error.message}.`);
+      says = `${error.message}.`;
     }
+    draw(says);
   }
 
-  /** A box in a lane; every lane is a little longer than par. */
-  function box(look, { start, end }, text = "") {
-    const across = (time) => `${(100 * time) / Math.max(board.timeline.makespan, 1.15 * board.goal)}%`;
+  /** Where a time is in a lane; every lane is a little longer than par. */
+  function across(time) {
+    return `${(100 * time) / Math.max(board.timeline.makespan, 1.15 * board.goal)}%`;
+  }
+
+  function box(look, { start, end = start }, text = "") {
     const style = `left:${across(start)};width:${across(end - start)}`;
-    return node("i", { className: `board-box ${look}`, style }, node("span", {}, text));
+    return make("i", { className: `board-box ${look}`, style }, make("span", {}, text));
   }
 
   function boxOf({ stage, kind, home, text }, times, more = "") {
@@ -355,18 +346,19 @@ export function mountBoard(container, { puzzles, load }) {
 
   /** A line of the board: its name, a lane, a number, and what may come next. */
   function lineOf(name, boxes, says, label, ...next) {
-    const lane = node("div", { className: "board-lane", role: "img", ariaLabel: `${name}: ${label}` }, ...boxes);
-    return node("div", { className: "board-row" }, node("span", {}, name), lane, node("span", {}, says), ...next);
+    const lane = make("div", { className: "board-lane", role: "img", ariaLabel: `${name}: ${label}` }, ...boxes);
+    return make("div", { className: "board-row" }, make("span", {}, name), lane, make("span", {}, says), ...next);
   }
 
-  /** A device: what is placed, how much it holds, and what may come next. */
+  /** A device: what is placed, how much it holds, and what may come next, under where that can begin. */
   function deviceLine(row, k) {
     const { times, puzzle: { room }, held, lost, goal, over, finished } = board, name = `device ${k}`;
     const runs = row.map((each) => `${each.text} ${span(times.get(each))}`).join(", ") || "nothing yet";
-    const boxes = [...row.map((each) => boxOf(each, times.get(each))), box("goal", { start: goal, end: goal })];
+    const boxes = [...row.map((each) => boxOf(each, times.get(each))), box("goal", { start: goal })];
     if (finished && over > 0 && lost?.device === k) boxes.push(box("lost", lost));
+    const buttons = board.candidates(k).map(choiceOf), free = times.get(row.at(-1))?.end ?? 0;
     const traits = { className: "board-next", role: "group", ariaLabel: `${name}, next` };
-    const next = node("div", traits, ...board.candidates(k).map(choiceOf));
+    const style = `--free:${across(free)};--count:${buttons.length}`, next = make("div", { ...traits, style }, ...buttons);
     return lineOf(name, boxes, `${held[k]}${room ? ` of ${room[k]}` : ""}`, runs, next);
   }
 
@@ -376,29 +368,30 @@ export function mountBoard(container, { puzzles, load }) {
     const waits = wait ? `, after a wait of ${number(wait)}` : "";
     const ariaLabel = `${action.text}: ${refusal || `${span(runs)}${waits}; then device ${action.home} holds ${holds}`}`;
     const traits = { type: "button", className: action.kind, ariaLabel, ariaDisabled: Boolean(refusal) };
-    const button = node("button", { ...traits, onclick: () => attempt(() => board.place([action])) }, action.text);
+    const button = make("button", { ...traits, onclick: () => attempt(() => board.place([action])) }, action.text);
     choices.set(button, refusal ? "" : boxOf(action, runs, "ghost"));
     return button;
   }
 
   /** Of what is pointed at, or has the focus: what it says, and where it would run. */
   function look({ target }) {
-    for (const ghost of choices.values()) ghost && ghost.remove();
-    hint.textContent = choices.has(target) ? target.ariaLabel : "";
-    if (choices.has(target)) target.closest(".board-row").querySelector(".board-lane").append(choices.get(target));
+    const is = choices.has(target), lane = target.closest(".board-row")?.querySelector(".board-lane");
+    lanes.querySelector(".ghost")?.remove();
+    hint.textContent = is ? target.ariaLabel : "";
+    if (is) lane.append(choices.get(target));
   }
 
   function draw(says) {
     const { puzzle, goal, peaks, score: { bubble, atGoal }, timeline: { makespan } } = board;
-    const name = `${puzzle.par === null ? "bound" : "par"} ${number(goal)}`, at = { start: goal, end: goal };
+    const name = `${puzzle.par === null ? "bound" : "par"} ${number(goal)}`;
     const k = [...lanes.children].findIndex((row) => row.contains(document.activeElement));
     choices.clear();
-    lanes.replaceChildren(lineOf("", [box("mark", at, name)], "holds", name), ...board.rows.map(deviceLine));
+    lanes.replaceChildren(lineOf("", [box("mark", { start: goal }, name)], "holds", name), ...board.rows.map(deviceLine));
     [choose.value, own.hidden] = [puzzle.name, puzzle.name !== "free"];
     find("idea").textContent = [puzzle.idea, puzzle.facts].join(" ");
     find("say").textContent = [says, board.standing].filter(Boolean).join(" ") || HELP;
-    find("score").textContent = `${number(makespan)} long, ${name}; ${percent(bubble)} waiting, ${percent(atGoal)} at ` +
-      `${name}; at most ${peaks.join(", ")} held`;
+    const shares = `${percent(bubble)} waiting, ${percent(atGoal)} at ${name}`;
+    find("score").textContent = `${number(makespan)} long; ${shares}; at most ${peaks.join(", ")} held`;
     find("done").replaceChildren(...(board.finished ? ending() : []));
     if (k >= 0) (lanes.children[k]?.querySelector("button:not([aria-disabled=true]), button") ?? choose).focus();
   }
@@ -408,13 +401,13 @@ export function mountBoard(container, { puzzles, load }) {
     const { name, costs } = board.puzzle, text = `"""\n${board.toText()}\n"""`;
     const value = name === "free" ? `gp.simulate(gp.Explicit.parse(${text}))` : `gp.course.puzzle("${name}", ${text})`;
     const traits = { readOnly: true, rows: board.rows.length + 2, ariaLabel: "this order in Python" };
-    const area = node("textarea", { ...traits, value, onfocus: () => area.select() });
+    const area = make("textarea", { ...traits, value, onfocus: () => area.select() });
     const onclick = () => load({ charts: [{ schedule: board.record(board.rows), costs }], at: 0, ask: null });
-    return [area, node("button", { type: "button", onclick }, "See it in a chart")];
+    return [area, make("button", { type: "button", onclick }, "See it in a chart")];
   }
 
-  choose.append(...puzzles.map(({ name, title }) => node("option", { value: name }, title)));
-  choose.append(node("option", { value: "free" }, "A board of your own"));
+  choose.append(...puzzles.map(({ name, title }) => make("option", { value: name }, title)));
+  choose.append(make("option", { value: "free" }, "A board of your own"));
   for (const [kind, { colour }] of Object.entries(TABLES.kinds)) container.style.setProperty(`--${kind}`, colour);
   for (const [form, change] of [[own, begin], [tools, placeTyped]]) {
     form.onsubmit = (event) => {
@@ -424,7 +417,7 @@ export function mountBoard(container, { puzzles, load }) {
   }
   choose.onchange = () => attempt(begin);
   for (const button of tools.querySelectorAll("[type=button]")) button.onclick = () => attempt(does[button.value]);
-  for (const event of ["pointerover", "focusin", "pointerleave", "focusout"]) lanes.addEventListener(event, look);
+  for (const event of ["pointerover", "focusin", "pointerleave"]) lanes.addEventListener(event, look);
   container.onkeydown = ({ key, target, ctrlKey, metaKey, altKey }) => {
     if (target.matches("input, select, textarea") || ctrlKey || metaKey || altKey) return;
     const buttons = [...choices.keys()], at = buttons.indexOf(target) + { ArrowLeft: -1, ArrowRight: 1 }[key];

@@ -455,7 +455,7 @@ function open() {
   $("notes").replaceChildren(...(shown.notes ?? []).map((note) => make("p", {}, note)));
   load(shown);
   $("views").hidden = !shown.puzzles?.length;
-  if (shown.puzzles?.length) board = mountBoard($("board"), { puzzles: shown.puzzles, load: fromBoard });
+  if (shown.puzzles?.length) board = mountBoard($("board"), { puzzles: shown.puzzles, load: fromBoard, make });
   const on = (id, event, does) => $(id).addEventListener(event, does);
   for (const name of ["charts", "board"]) on(`show-${name}`, "click", () => showView(name));
   for (const id of ["path", "messages"]) on(id, "change", drawAll);

@@ -100,7 +100,7 @@ def as_html(*given: Schedule | Timeline, **how: Any) -> str:
     costs = how.get("costs")
     notes = [FIXED] * (costs is not None and type(costs) is not Costs)
     notes += [ROUNDED] * inexact(*_numbers(given, **how))
-    board = [{**each.record(), "rows": None} for each in puzzles().values()]  # the order is for who plays
+    board = [each.record() | {"rows": None, "facts": each.facts} for each in puzzles().values()]  # no order
     return page(shown | {"charts": charts, "at": 0, "notes": notes, "puzzles": board})
 
 
