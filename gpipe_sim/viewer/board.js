@@ -2,7 +2,7 @@
 // page, `mountBoard` shows it. A puzzle is a record of puzzles.json, or what `freePuzzle` makes of a reader's choice.
 
 import { TABLES } from "./tables.js";
-import { KINDS, durationsOf, lower, simulate, writeEntry } from "./clock.js";
+import { KINDS, durationsOf, lower, simulate } from "./clock.js";
 import { number, why } from "./why.js";
 import { UNIT, countTo, orderFrom, percent } from "./runs.js";
 
@@ -14,16 +14,22 @@ const workOf = (actions) => sumOf(actions.map(({ takes }) => takes));
 
 /** All actions that a puzzle has to place, and those that are placed: `sequence`, in the order of the picks. */
 export class Board {
+  find = (kind, stage, microbatch = 0) => this.byText.get(stage + kind + microbatch);
+  byDevice = (actions) => this.puzzle.placement.map((_, device) => actions.filter(({ home }) => home === device));
+  isLeft = (action) => !this.placed.has(action);
+  missing = ({ needs }) => needs.map((need) => this.actions[need]).filter(this.isLeft);
+  put = (action) => this.restart([...this.sequence, action]);
+
   constructor(puzzle) {
     const { placement, microbatches, kinds, costs } = puzzle;
     const all = (s) => [...kinds].flatMap((kind) => countTo(microbatches).map((m) => ({ text: s + kind + m })));
     this.puzzle = puzzle;
     const work = lower(orderFrom(this.record(placement.map((stages) => stages.flatMap(all)))));
     const { needs, needsFrom, home } = work, takes = durationsOf(work, costs);
-    this.actions = work.entries.map((entry, e) => {
-      const [stage, k, microbatch] = entry, holds = sumOf(Object.values(TABLES.holds[KINDS[k]])); // 1 more, 0 or -1
-      const known = { text: writeEntry(entry), stage, kind: KINDS[k], microbatch, home: home[e], takes: takes[e] };
-      return { ...known, holds, needs: [...needs.slice(needsFrom[e], needsFrom[e + 1])] };
+    this.actions = work.entries.map(([stage, k, microbatch], e) => {
+      const kind = KINDS[k], holds = sumOf(Object.values(TABLES.holds[kind])); // 1 more, 0 or -1
+      const found = { needs: [...needs.slice(needsFrom[e], needsFrom[e + 1])], home: home[e], takes: takes[e], holds };
+      return { text: stage + kind + microbatch, stage, kind, microbatch, ...found };
     });
     this.byText = new Map(this.actions.map((action) => [action.text, action]));
     [this.history, this.at] = [[[]], 0]; // the sequence after each change, and which of these it is now
@@ -36,24 +42,12 @@ export class Board {
     return { name, family: null, options: {}, placement, microbatches, rows: rows.map(textsOf) };
   }
 
-  find(kind, stage, microbatch = 0) {
-    return this.byText.get(stage + kind + microbatch);
-  }
-
-  byDevice(actions) {
-    return this.puzzle.placement.map((_, device) => actions.filter(({ home }) => home === device));
-  }
-
   /** Place these actions, in this order, and no others. */
   restart(sequence) {
     [this.sequence, this.placed, this.rows, this.known] = [sequence, new Set(sequence), this.byDevice(sequence), null];
     const counts = this.rows.map((row) => row.reduce((held, { holds }) => [...held, held.at(-1) + holds], [0]));
     [this.held, this.peaks] = [counts.map((held) => held.at(-1)), counts.map((held) => Math.max(...held))];
     this.finished = sequence.length === this.actions.length;
-  }
-
-  put(action) {
-    this.restart([...this.sequence, action]);
   }
 
   /** Of what is placed, none of which waits for what is not. */
@@ -66,10 +60,6 @@ export class Board {
   get times() {
     const { start, end } = this.timeline;
     return new Map(this.rows.flat().map((action, e) => [action, { start: start[e], end: end[e] }]));
-  }
-
-  missing(action) {
-    return action.needs.map((need) => this.actions[need]).filter((need) => !this.placed.has(need));
   }
 
   /** Why an action cannot come next on its device, in the library's words; "" if it can. */
@@ -89,16 +79,16 @@ export class Board {
 
   noRoom(device) {
     const { room, kinds } = this.puzzle, frees = ({ stage, microbatch }) => this.find(kinds.at(-1), stage, microbatch);
-    const kept = this.rows[device].filter((each) => each.kind === "F" && !this.placed.has(frees(each)));
+    const kept = this.rows[device].filter((each) => each.kind === "F" && this.isLeft(frees(each)));
     const first = `${kept.length > 1 ? "one of " : ""}${textsOf(kept.map(frees))} has to come first`;
     return `device ${device} may hold ${room[device]} stage-activations, and holds those of ${textsOf(kept)}: ${first}`;
   }
 
   /** Of each stage and kind that a device has left, the actions, lowest microbatch first. */
   left(device) {
-    const { placement, kinds, microbatches } = this.puzzle, isLeft = (action) => !this.placed.has(action);
-    const all = (kind, s) => countTo(microbatches).map((m) => this.find(kind, s, m)).filter(isLeft);
-    return placement[device].flatMap((s) => [...kinds].map((kind) => all(kind, s))).filter((some) => some.length);
+    const { placement, kinds, microbatches } = this.puzzle, every = countTo(microbatches);
+    const of = (kind, s) => every.map((m) => this.find(kind, s, m)).filter(this.isLeft);
+    return placement[device].flatMap((s) => [...kinds].map((kind) => of(kind, s))).filter((some) => some.length);
   }
 
   /** Of each stage and kind that a device has left, the lowest microbatch, and the lowest that can go. */
@@ -168,17 +158,17 @@ export class Board {
 
   /** Put all later microbatches where the last complete one is, each so much later that all ends soonest; how many. */
   stamp() {
-    const { actions, sequence, times, timeline: { makespan }, puzzle: { microbatches } } = this;
-    const of = (m) => actions.filter(({ microbatch }) => microbatch === m), left = (each) => !this.placed.has(each);
-    const model = countTo(microbatches).findLast((m) => !of(m).some(left));
-    if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${textsOf(of(0).filter(left))}`);
-    const wanted = [...sequence, ...actions.filter((each) => each.microbatch > model && left(each))];
+    const { actions, isLeft, sequence, times, timeline: { makespan }, puzzle: { microbatches } } = this;
+    const of = (m) => actions.filter(({ microbatch }) => microbatch === m);
+    const model = countTo(microbatches).findLast((m) => !of(m).some(isLeft));
+    if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${textsOf(of(0).filter(isLeft))}`);
+    const wanted = [...sequence, ...actions.filter((each) => each.microbatch > model && isLeft(each))];
     const like = ({ kind, stage }) => times.get(this.find(kind, stage, model)).start;
     const repeated = (by) => {
       const due = (each) => times.get(each)?.start ?? like(each) + (each.microbatch - model) * by;
       this.restart([]);
       this.fill(this.byDevice(wanted.toSorted((a, b) => due(a) - due(b)))); // at one time, what is placed comes first
-      return { placed: this.sequence, ends: this.timeline.makespan, keeps: !sequence.some(left) };
+      return { placed: this.sequence, ends: this.timeline.makespan, keeps: !sequence.some(isLeft) };
     };
     const least = Math.max(...this.byDevice(of(model)).map(workOf));
     const tries = countTo(9).map((i) => repeated(least + (i / 8) * (makespan - least))).filter(({ keeps }) => keeps);
@@ -292,13 +282,13 @@ export function freePuzzle(choice) {
 }
 
 /**
- * Start the board that page.html has in a container. `load` shows a state in the page's charts, `make` an element. What comes back has
- * `state()`, {puzzle, choice, rows}, and `load(state)`: Error in words if it is none.
+ * Start the board that page.html has in a container. `load` shows a state in the page's charts, `make` makes elements.
+ * What comes back has `state()`, {puzzle, choice, rows}, and `load(state)`: Error in words if it is none.
  */
 export function mountBoard(container, { puzzles, load, make }) {
   const find = (name) => container.querySelector(`.board-${name}`);
   const [choose, own, tools, lanes, hint] = ["puzzle", "own", "tools", "lanes", "hint"].map(find);
-  const choices = new Map(); // buttons, and the actions that they place
+  const choices = new Map(); // by button, the box that it would add, or nothing
   const words = tools.elements.words, span = ({ start, end }) => `from ${number(start)} to ${number(end)}`;
   let board = new Board(puzzles[0]);
   const does = {
@@ -358,17 +348,18 @@ export function mountBoard(container, { puzzles, load, make }) {
     if (finished && over > 0 && lost?.device === k) boxes.push(box("lost", lost));
     const buttons = board.candidates(k).map(choiceOf), free = times.get(row.at(-1))?.end ?? 0;
     const traits = { className: "board-next", role: "group", ariaLabel: `${name}, next` };
-    const style = `--free:${across(free)};--count:${buttons.length}`, next = make("div", { ...traits, style }, ...buttons);
+    const style = `--free:${across(free)};--count:${buttons.length}`;
+    const next = make("div", { ...traits, style }, ...buttons);
     return lineOf(name, boxes, `${held[k]}${room ? ` of ${room[k]}` : ""}`, runs, next);
   }
 
   /** A button that places an action; pointed at, it says what that would cost, or why it cannot be. */
   function choiceOf(action) {
     const refusal = board.refusal(action), { wait, holds, ...runs } = refusal ? {} : board.preview(action);
-    const waits = wait ? `, after a wait of ${number(wait)}` : "";
-    const ariaLabel = `${action.text}: ${refusal || `${span(runs)}${waits}; then device ${action.home} holds ${holds}`}`;
-    const traits = { type: "button", className: action.kind, ariaLabel, ariaDisabled: Boolean(refusal) };
-    const button = make("button", { ...traits, onclick: () => attempt(() => board.place([action])) }, action.text);
+    const { text, kind, home } = action, waits = wait ? `, after a wait of ${number(wait)}` : "";
+    const ariaLabel = `${text}: ${refusal || `${span(runs)}${waits}; then device ${home} holds ${holds}`}`;
+    const traits = { type: "button", className: kind, ariaLabel, ariaDisabled: Boolean(refusal) };
+    const button = make("button", { ...traits, onclick: () => attempt(() => board.place([action])) }, text);
     choices.set(button, refusal ? "" : boxOf(action, runs, "ghost"));
     return button;
   }
@@ -386,7 +377,8 @@ export function mountBoard(container, { puzzles, load, make }) {
     const name = `${puzzle.par === null ? "bound" : "par"} ${number(goal)}`;
     const k = [...lanes.children].findIndex((row) => row.contains(document.activeElement));
     choices.clear();
-    lanes.replaceChildren(lineOf("", [box("mark", { start: goal }, name)], "holds", name), ...board.rows.map(deviceLine));
+    const head = lineOf("", [box("mark", { start: goal }, name)], "holds", name);
+    lanes.replaceChildren(head, ...board.rows.map(deviceLine));
     [choose.value, own.hidden] = [puzzle.name, puzzle.name !== "free"];
     find("idea").textContent = [puzzle.idea, puzzle.facts].join(" ");
     find("say").textContent = [says, board.standing].filter(Boolean).join(" ") || HELP;
