@@ -8,7 +8,6 @@ import { UNIT, countTo, orderFrom, percent } from "./runs.js";
 
 const HELP = "Pick what each device does next. Solid: can go. Dashed: cannot yet; point at it for the reason.";
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
-const withMost = (items, value) => items.filter((each) => value(each) === Math.max(...items.map(value)));
 const textsOf = (actions) => actions.map(({ text }) => text).join(" ");
 const workOf = (actions) => sumOf(actions.map(({ takes }) => takes));
 
@@ -18,7 +17,6 @@ export class Board {
   byDevice = (actions) => this.puzzle.placement.map((_, device) => actions.filter(({ home }) => home === device));
   isLeft = (action) => !this.placed.has(action);
   missing = ({ needs }) => needs.map((need) => this.actions[need]).filter(this.isLeft);
-  put = (action) => this.restart([...this.sequence, action]);
 
   constructor(puzzle) {
     const { placement, microbatches, kinds, costs } = puzzle;
@@ -44,10 +42,22 @@ export class Board {
 
   /** Place these actions, in this order, and no others. */
   restart(sequence) {
-    [this.sequence, this.placed, this.rows, this.known] = [sequence, new Set(sequence), this.byDevice(sequence), null];
-    const counts = this.rows.map((row) => row.reduce((held, { holds }) => [...held, held.at(-1) + holds], [0]));
-    [this.held, this.peaks] = [counts.map((held) => held.at(-1)), counts.map((held) => Math.max(...held))];
-    this.finished = sequence.length === this.actions.length;
+    [this.rows, this.held, this.peaks] = [() => [], () => 0, () => 0].map((none) => this.puzzle.placement.map(none));
+    [this.sequence, this.placed, this.known] = [[], new Set(), null];
+    sequence.forEach((action) => this.put(action));
+  }
+
+  put(action) {
+    const { home, holds } = action;
+    for (const list of [this.sequence, this.rows[home]]) list.push(action);
+    this.placed.add(action);
+    this.held[home] += holds;
+    this.peaks[home] = Math.max(this.peaks[home], this.held[home]);
+    this.known = null;
+  }
+
+  get finished() {
+    return this.placed.size === this.actions.length;
   }
 
   /** Of what is placed, none of which waits for what is not. */
@@ -102,7 +112,7 @@ export class Board {
     const { sequence } = this, { home } = action, free = this.times.get(this.rows[home].at(-1))?.end ?? 0;
     this.put(action);
     const { start, end } = this.times.get(action), holds = this.held[home];
-    this.restart(sequence);
+    this.restart(sequence.slice(0, -1));
     return { start, end, wait: start - free, holds };
   }
 
@@ -170,8 +180,10 @@ export class Board {
       this.fill(this.byDevice(wanted.toSorted((a, b) => due(a) - due(b)))); // at one time, what is placed comes first
       return { placed: this.sequence, ends: this.timeline.makespan, keeps: !sequence.some(isLeft) };
     };
-    const least = Math.max(...this.byDevice(of(model)).map(workOf));
-    const tries = countTo(9).map((i) => repeated(least + (i / 8) * (makespan - least))).filter(({ keeps }) => keeps);
+    const models = this.byDevice(of(model)), most = Math.max(...models.map(workOf));
+    const after = (row) => row.flatMap((one) => row.map((other) => times.get(other).end - times.get(one).start));
+    const later = new Set([...models.flatMap(after), most, makespan].filter((by) => by > 0));
+    const tries = [...later].map(repeated).filter(({ keeps }) => keeps);
     const [best] = tries.sort((a, b) => b.placed.length - a.placed.length || a.ends - b.ends);
     this.change(best?.placed ?? sequence);
     return this.sequence.length - sequence.length;
@@ -204,12 +216,12 @@ export class Board {
   /** The longest wait before an action that need not be, if possible where a device has least to spare; or null. */
   get lost() {
     const { times, bounds } = this;
-    const waits = ({ device, head }) => this.rows[device].map((each, i, row) => {
-      const start = i ? times.get(row[i - 1]).end : 0, end = times.get(each).start;
-      return { device, start, end, long: end - Math.max(start, head) };
-    }).filter(({ long }) => long > 0);
-    const found = [withMost(bounds, ({ value }) => value), bounds].map((some) => some.flatMap(waits));
-    const [longest] = withMost(found.find((some) => some.length) ?? [], ({ long }) => long);
+    const most = Math.max(...bounds.map(({ value }) => value));
+    const waits = bounds.flatMap(({ device, head, value }) => this.rows[device].map((action, i, row) => {
+      const start = times.get(row[i - 1])?.end ?? 0, end = times.get(action).start;
+      return { device, start, end, long: end - Math.max(start, head), tight: value === most };
+    }));
+    const [longest] = waits.filter(({ long }) => long > 0).sort((a, b) => b.tight - a.tight || b.long - a.long);
     return longest ? { ...longest, sentence: why(this.timeline, longest.device, longest.start).sentence } : null;
   }
 
@@ -289,6 +301,7 @@ export function mountBoard(container, { puzzles, load, make }) {
   const find = (name) => container.querySelector(`.board-${name}`);
   const [choose, own, tools, lanes, hint] = ["puzzle", "own", "tools", "lanes", "hint"].map(find);
   const choices = new Map(); // by button, the box that it would add, or nothing
+  const colourOf = (kind) => `--kind:${TABLES.kinds[kind].colour}`;
   const words = tools.elements.words, span = ({ start, end }) => `from ${number(start)} to ${number(end)}`;
   let board = new Board(puzzles[0]);
   const does = {
@@ -324,14 +337,14 @@ export function mountBoard(container, { puzzles, load, make }) {
     return `${(100 * time) / Math.max(board.timeline.makespan, 1.15 * board.goal)}%`;
   }
 
-  function box(look, { start, end = start }, text = "") {
-    const style = `left:${across(start)};width:${across(end - start)}`;
+  function box(look, { start, end = start }, text = "", fill = "") {
+    const style = `left:${across(start)};width:${across(end - start)};${fill}`;
     return make("i", { className: `board-box ${look}`, style }, make("span", {}, text));
   }
 
   function boxOf({ stage, kind, home, text }, times, more = "") {
     const later = stage > Math.min(...board.puzzle.placement[home]) ? "later" : "";
-    return box(`${kind} ${later} ${more}`, times, text);
+    return box(`${kind} ${later} ${more}`, times, text, colourOf(kind));
   }
 
   /** A line of the board: its name, a lane, a number, and what may come next. */
@@ -358,7 +371,7 @@ export function mountBoard(container, { puzzles, load, make }) {
     const refusal = board.refusal(action), { wait, holds, ...runs } = refusal ? {} : board.preview(action);
     const { text, kind, home } = action, waits = wait ? `, after a wait of ${number(wait)}` : "";
     const ariaLabel = `${text}: ${refusal || `${span(runs)}${waits}; then device ${home} holds ${holds}`}`;
-    const traits = { type: "button", className: kind, ariaLabel, ariaDisabled: Boolean(refusal) };
+    const traits = { type: "button", style: colourOf(kind), ariaLabel, ariaDisabled: Boolean(refusal) };
     const button = make("button", { ...traits, onclick: () => attempt(() => board.place([action])) }, text);
     choices.set(button, refusal ? "" : boxOf(action, runs, "ghost"));
     return button;
@@ -400,7 +413,6 @@ export function mountBoard(container, { puzzles, load, make }) {
 
   choose.append(...puzzles.map(({ name, title }) => make("option", { value: name }, title)));
   choose.append(make("option", { value: "free" }, "A board of your own"));
-  for (const [kind, { colour }] of Object.entries(TABLES.kinds)) container.style.setProperty(`--${kind}`, colour);
   for (const [form, change] of [[own, begin], [tools, placeTyped]]) {
     form.onsubmit = (event) => {
       event.preventDefault();
