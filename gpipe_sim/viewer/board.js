@@ -110,9 +110,9 @@ export class Board {
   /** What a choice would cost: when it runs, how long its device waits for that, how many it holds then. */
   preview(action) {
     const { sequence } = this, { home } = action, free = this.times.get(this.rows[home].at(-1))?.end ?? 0;
-    this.put(action);
+    this.restart([...sequence, action]);
     const { start, end } = this.times.get(action), holds = this.held[home];
-    this.restart(sequence.slice(0, -1));
+    this.restart(sequence);
     return { start, end, wait: start - free, holds };
   }
 

@@ -691,8 +691,9 @@ def test_a_board_is_played_by_clicks(board):
     )
     board.hover(".board-next button:has-text('0F0')")
     assert board.inner_text(".board-hint") == "0F0: from 0 to 1; then device 0 holds 1"
-    for action in ["0F0", "1F0", "1B0", "0B0"]:
+    for action, held in {"0F0": "10", "1F0": "11", "1B0": "10", "0B0": "00"}.items():
         board.click(f".board-next button:has-text('{action}')")
+        assert board.locator(".board-row > span:nth-of-type(2)").all_inner_texts() == ["holds", *held]
     assert saved(board) == {"puzzle": "there-and-back", "choice": None, "rows": ["0F0 0B0", "1F0 1B0"]}
     assert said(board) == "It takes 6: par, and no order takes less."
     text = 'gp.course.puzzle("there-and-back", """\ndevice 0: 0F0 0B0\ndevice 1: 1F0 1B0\n""")'
