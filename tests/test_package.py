@@ -121,7 +121,10 @@ def test_the_wheel_has_the_package_the_lessons_and_their_pictures_and_no_tests(b
     lessons = {f"gpipe_sim/notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")}
     assert package | lessons <= names and len(lessons) == 22
     rest = names - package - lessons
-    assert all(re.match(r"gpipe_sim/figures/(\w+\.png|view\.html)$|gpipe_sim-[\d.]+\.dist-info/", name) for name in rest)
+    assert all(
+        re.match(r"gpipe_sim/figures/(\w+\.png|view\.html)$|gpipe_sim-[\d.]+\.dist-info/", name)
+        for name in rest
+    )
 
 
 def test_the_installed_command_draws_and_names_its_own_files(installed, tmp_path):

@@ -312,8 +312,9 @@ export function mountBoard(container, { puzzles, load, make }) {
     o: () => board.change([]),
   };
 
-  function begin() {
-    board = savedBoard({ puzzle: choose.value, choice: Object.fromEntries(new FormData(own)) }, puzzles);
+  /** What was saved, or what is chosen. */
+  function begin(saved = { puzzle: choose.value }) {
+    board = savedBoard({ ...saved, choice: saved.choice ?? Object.fromEntries(new FormData(own)) }, puzzles);
   }
 
   function placeTyped() {
@@ -435,7 +436,7 @@ export function mountBoard(container, { puzzles, load, make }) {
       return { puzzle: name, choice, rows: rows.map(textsOf) };
     },
     load(saved) {
-      board = savedBoard(saved, puzzles);
+      begin(saved);
       draw();
     },
   };

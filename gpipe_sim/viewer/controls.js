@@ -5,113 +5,108 @@ import { TABLES } from "./tables.js";
 import { FAMILIES } from "./families.js";
 import { UNIT, countTo } from "./runs.js";
 
+/** A cost with another value at one of `count` places: a list, unless all are equal. */
+function withValue(cost, count, place, value) {
+  const list = countTo(count).map((i) => (i === place ? value : (cost[i] ?? cost)));
+  return list.every((each) => each === list[0]) ? list[0] : list;
+}
+
 /**
- * The controls of a page: {id, label, more: whether it can hide, range or choices, now, set, enabled}. `page.size` is
- * what the page's families share, `page.stage` the one whose costs move, or null; `changed` is called after a change.
+ * The controls that page.html has: {id, now: its value, set, of: the charts that it moves, choices of a select}.
+ * `page.size` is what the page's families share, `page.stage` the one whose costs move, or null; `changed` is called
+ * after a change.
  */
 export function controlsOf(page, changed) {
   const live = () => page.charts.filter(({ record }) => !record.times);
   const plain = () => live().filter(({ record }) => !record.schedule.rows);
-  const looped = ({ record }) => "stages_per_device" in FAMILIES[record.schedule.family].options;
+  const looped = () => plain().filter(({ record }) => "stages_per_device" in FAMILIES[record.schedule.family].options);
   const costs = () => live()[0]?.record.costs ?? UNIT;
 
   function change(charts, how) {
-    for (const chart of charts) chart.record = { ...chart.record, ...how(chart.record, chart.run?.program) };
+    for (const chart of charts) chart.record = { ...chart.record, ...how(chart) };
     changed();
   }
 
-  /** A schedule of a family with the page's sizes; an option that follows from these unless given follows again. */
-  function ofFamily(family, { options: old = {}, recompute = "never" }) {
-    const { devices, microbatches, stages_per_device } = page.size, options = { devices, microbatches };
-    for (const [name, usual] of Object.entries(FAMILIES[family].options)) options[name] = usual && (old[name] ?? usual);
-    if ("stages_per_device" in options) options.stages_per_device = stages_per_device;
-    return { family, options, recompute };
+  /**
+   * What a chart's record gets of a family with the page's sizes: options that follow from these unless given follow
+   * again, and what did not fit the sizes before may fit these.
+   */
+  function ofFamily({ record: { schedule }, given: { links, sizes, limit, message_bytes } }, family) {
+    const { devices, microbatches } = page.size, options = { devices, microbatches };
+    const set = { ...schedule.options, ...page.size }, { recompute = "never" } = schedule;
+    for (const [name, usual] of Object.entries(FAMILIES[family].options)) options[name] = usual && (set[name] ?? usual);
+    return { schedule: { family, options, recompute }, links, sizes, limit, message_bytes };
   }
 
-  const oneOf = (cost, count, place, value) => {
-    const list = countTo(count).map((i) => (i === place ? value : Array.isArray(cost) ? cost[i] : cost));
-    return list.every((each) => each === list[0]) ? list[0] : list;
-  };
-  const costNow = (name) => {
-    const cost = costs()[name];
-    return Array.isArray(cost) ? cost[Math.min(page.stage ?? 0, cost.length - 1)] : cost;
-  };
-  const setCost = (name, value) => change(live(), ({ costs: old }, program) => {
-    const all = name === "comm" || page.stage === null || !program;
-    return { costs: { ...old, [name]: all ? value : oneOf(old[name], program.stages, page.stage, value) } };
-  });
-  const slowest = () => {
-    const { speed } = costs(), most = Math.max(...[speed].flat()), least = Math.min(...[speed].flat());
-    return most > least ? [speed.indexOf(least), most / least] : [null, 1];
-  };
-  const setSlow = (device, times) => change(live(), ({ costs: old }, program) => {
-    const count = program?.devices ?? page.size.devices;
-    return { costs: { ...old, speed: device === null ? 1 : oneOf(1, count, device, 1 / times) } };
+  const family = (n) => ({
+    id: `family${n}`, of: () => page.charts,
+    choices() {
+      const chart = page.charts[n], families = Object.entries(FAMILIES).map(([id, { name }]) => [id, name]);
+      if (chart && !chart.given.schedule.rows) return families;
+      return [[null, chart ? `${chart.given.schedule.name} (given)` : "none"], ...families];
+    },
+    now: () => page.charts[n]?.record.schedule.rows ? null : page.charts[n]?.record.schedule.family,
+    set(chosen) {
+      page.charts[n] ??= { record: page.charts[0].record, given: page.charts[0].given };
+      const run = (chart) => ({ times: null, costs: chart.record.costs ?? costs(), ...ofFamily(chart, chosen) });
+      change([page.charts[n]], chosen ? run : ({ given }) => given);
+    },
   });
 
-  const families = Object.entries(FAMILIES).map(([family, { name }]) => [family, name]);
-  const family = (n, label) => ({
-    id: `family${n}`, label, enabled: () => n <= page.charts.length,
-    choices: () => {
-      const chart = page.charts[n], given = chart ? chart.given && `${chart.given.schedule.name} (given)` : "none";
-      return given ? [["", given], ...families] : families;
-    },
-    now: () => {
-      const schedule = page.charts[n]?.record.schedule;
-      return !schedule || schedule.rows ? "" : schedule.family;
-    },
-    set: (chosen) => {
-      page.charts[n] ??= { record: { ...page.charts[0].record, schedule: {} }, given: null };
-      change([page.charts[n]], ({ costs: own, schedule }) => (chosen === "" ? page.charts[n].given : {
-        times: null, costs: own ?? costs(), schedule: ofFamily(chosen, schedule.rows ? {} : schedule),
-      }));
-    },
-  });
-  const size = (id, label, name, to, enabled) => ({
-    id, label, more: id === "V", range: [1, to, 1], enabled, now: () => page.size[name],
-    set: (value) => {
+  const size = (id, name, of) => ({
+    id, of, now: () => page.size[name],
+    set(value) {
       page.size[name] = value;
-      change(plain(), ({ schedule }) => ({ schedule: ofFamily(schedule.family, schedule) }));
+      change(plain(), (chart) => ofFamily(chart, chart.record.schedule.family));
     },
   });
-  const cost = (id, label, name) => ({
-    id, label, more: true, range: [0, 4, 0.25], enabled: () => live().length,
-    now: () => costNow(name), set: (value) => setCost(name, value),
+
+  const setCost = (name, valueOf) => change(live(), ({ record: { costs: old }, run }) => (
+    { costs: { ...old, [name]: valueOf(old[name], run?.program) } }
+  ));
+  const cost = (id, name) => ({
+    id, of: live, now: () => [costs()[name]].flat().findLast((_, stage) => stage <= (page.stage ?? 0)),
+    set: (value) => setCost(name, (old, program) => (
+      name === "comm" || page.stage === null || !program ? value : withValue(old, program.stages, page.stage, value)
+    )),
   });
-  const place = (text) => (text === "" ? null : Number(text)), many = () => plain().length;
-  const stages = () => Math.max(1, ...live().map(({ run }) => run?.program.stages ?? 1));
+
+  /** The slowest device, or null if all are as fast, and how many times as long as on the fastest it takes there. */
+  function slowest() {
+    const speeds = [costs().speed].flat(), most = Math.max(...speeds), least = Math.min(...speeds);
+    return most > least ? [speeds.indexOf(least), most / least] : [null, 1];
+  }
+  const slow = (device, times) => setCost("speed", (_, program) => (
+    withValue(1, program?.devices ?? page.size.devices, device, 1 / times)
+  ));
+
+  const stages = () => Math.max(...live().map(({ run }) => run?.program.stages ?? 1));
+  const oneOf = (what, count) => countTo(count).map((each) => [each, `${what} ${each}`]);
   return [
-    family(0, "above"),
-    family(1, "below"),
-    size("K", "devices K", "devices", 32, many),
-    size("M", "microbatches M", "microbatches", 64, many),
-    size("V", "stages each", "stages_per_device", 4, () => plain().some(looped)),
+    family(0), family(1),
+    size("K", "devices", plain), size("M", "microbatches", plain), size("V", "stages_per_device", looped),
     {
-      id: "recompute", label: "recompute", more: true, enabled: many,
+      id: "recompute", of: plain, now: () => plain()[0]?.record.schedule.recompute ?? "never",
       choices: () => TABLES.modes.toReversed().map((mode) => [mode, mode.replace("_", " ")]),
-      now: () => plain()[0]?.record.schedule.recompute ?? "never",
-      set: (recompute) => change(plain(), ({ schedule }) => ({ schedule: { ...schedule, recompute } })),
+      set: (recompute) => change(plain(), ({ record }) => ({ schedule: { ...record.schedule, recompute } })),
     },
     {
-      id: "stage", label: "costs of", more: true, enabled: () => live().length, now: () => page.stage ?? "",
-      choices: () => [["", "every stage"], ...countTo(stages()).map((s) => [s, `stage ${s}`])],
-      set: (text) => {
-        page.stage = place(text);
+      id: "stage", of: live, now: () => page.stage,
+      choices: () => [[null, "every stage"], ...oneOf("stage", stages())],
+      set(stage) {
+        page.stage = stage;
         changed();
       },
     },
-    cost("F", "F forward", "forward"),
-    cost("I", "I input gradient", "input_grad"),
-    cost("W", "W weight gradient", "weight_grad"),
-    cost("comm", "message", "comm"),
+    cost("F", "forward"), cost("I", "input_grad"), cost("W", "weight_grad"), cost("comm", "comm"),
     {
-      id: "slow", label: "slow device", more: true, enabled: () => live().length, now: () => slowest()[0] ?? "",
-      choices: () => [["", "none"], ...countTo(page.size.devices).map((d) => [d, `device ${d}`])],
-      set: (text) => setSlow(place(text), Math.max(2, slowest()[1])),
+      id: "slow", of: live, now: () => slowest()[0],
+      choices: () => [[null, "none"], ...oneOf("device", page.size.devices)],
+      set: (device) => slow(device, Math.max(2, slowest()[1])),
     },
     {
-      id: "times", label: "how many times", more: true, range: [1, 4, 0.25], enabled: () => slowest()[0] !== null,
-      now: () => slowest()[1], set: (times) => setSlow(slowest()[0], times),
+      id: "times", of: () => (slowest()[0] === null ? [] : live()),
+      now: () => slowest()[1], set: (times) => slow(slowest()[0], times),
     },
   ];
 }

@@ -2,10 +2,11 @@
 
 import json
 import re
+from html import escape
 from importlib.resources import files
 from typing import Any
 
-from gpipe_sim.viewer.squeeze import squeeze
+from gpipe_sim.viewer.squeeze import squeeze, written_once
 from gpipe_sim.viewer.tables import tables
 
 #: In the order in which each may use what stands before it.
@@ -22,19 +23,42 @@ SCRIPTS = (
     "board",
     "page",
 )
+TITLE = "Pipeline schedules"  #: of a page that is no site's first one
 IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 
 def page(shown: dict[str, Any]) -> str:
     """The page as one HTML text that needs nothing else; ``shown`` is what it opens with."""
+    script = f'"use strict";(()=>{{const TABLES={as_json(tables())};\n{squeeze(joined())}}})()'
+    words, text = written_once(script)
     parts = {
         "colours": colours(),
         "style": style(),
-        "script": f"const TABLES = {as_json(tables())};\n{squeeze(joined())}",
+        "words": " ".join(words),
+        "script": text,
         "shown": as_json(shown),
+        "notes": "".join(f"<p>{escape(note)}</p>" for note in shown["notes"]),
+        **welcome(shown["welcome"]),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read("page.html"))
+
+
+def welcome(words: dict[str, Any] | None) -> dict[str, str]:
+    """The sentence on top of the page; on a site's first one with the control that it asks to move, and ways on."""
+    if words is None:
+        return {"sentence": TITLE, "site": "", "ways": ""}
+    says, does = words["sentence"].rsplit(". ", 1)
+    more, ways = (
+        "".join(f'<a href="{escape(way["href"])}">{escape(way["text"])}</a>' for way in words[name])
+        for name in ("more", "ways")
+    )
+    return {
+        "sentence": f"{escape(says)}. <em>{escape(does)}</em>",
+        "site": f'<nav id="site" aria-label="the site">{more}</nav>\n',
+        "ways": '    <div id="welcome"><div id="move"></div><ul id="numbers"></ul>'
+        f'<nav aria-label="ways on">{ways}</nav></div>\n',
+    }
 
 
 def style() -> str:

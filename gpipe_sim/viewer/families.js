@@ -1,88 +1,77 @@
 // The rows of every family of schedules, as the library orders them, and the sizes that a family refuses.
 //
-// Most rows are made from (size, device, held): `size` has devices, microbatches and the family's own options, and
-// `held` lists the device's stages. Names, options and their defaults are the library's, and so is every refusal.
+// What makes a family's rows takes its size (devices, microbatches, its own options) and its placement, and then, for
+// each device, the stages that it holds and its number. Names, defaults and refusals are the library's.
 
 import { TABLES } from "./tables.js";
-import { B, F, I, R, U, W } from "./clock.js";
-
-const upTo = (count) => Array.from({ length: Math.max(0, count) }, (_, i) => i);
-/** What makes the next action of this kind on a stage each time that it is called. */
-const nextOf = (stage, kind, m = 0) => () => [stage, kind, m++];
-
-/** A row out of runs [times, ...makers]. */
-function rowOf(...runs) {
-  const row = [];
-  for (const [times, ...makers] of runs) for (let i = 0; i < times; i++) for (const make of makers) row.push(make());
-  return row;
-}
+import { B, F, I, NEEDS, R, U, W, upTo } from "./clock.js";
 
 const looped = ({ devices, stages_per_device: V = 1 }) => upTo(devices).map((k) => upTo(V).map((v) => k + v * devices));
 const vShaped = ({ devices }) => upTo(devices).map((k) => [k, 2 * devices - 1 - k]);
 const bidirectional = ({ devices }) => upTo(devices).map((k) => [k, devices - 1 - k]);
 
 /** GPipe and looped BFS: all forwards, stage by stage, then all backwards. */
-function fillAndDrain({ microbatches, drain }, _, held) {
+const fillAndDrain = ({ microbatches, drain }) => (held) => {
   const all = (kind) => held.flatMap((stage) => upTo(microbatches).map((m) => [stage, kind, m]));
   return [...all(F), ...(drain === "in_order" ? all(B) : all(B).reverse())];
-}
-
-/** Some forwards ahead; then one forward and one backward, which may be several actions, in turn; then what is left. */
-function alternate(count, warmup, forward, ...backward) {
-  const ahead = Math.min(warmup, count);
-  return rowOf([ahead, forward], [count - ahead, forward, ...backward], [ahead, ...backward]);
-}
-
-/** 1F1B, with `times` = 2 the eager one, and with 0 the naive one. */
-const oneFOneB = (times) => ({ devices, microbatches }, k) =>
-  alternate(microbatches, times * (devices - k - 1), nextOf(k, F), nextOf(k, B));
-
-/** ZB-H1, and with `times` = 2 ZB-H2: a weight gradient comes some microbatches after its input gradient. */
-const zeroBubble = (times) => ({ devices, microbatches }, k) => {
-  const delay = Math.min(times * k, microbatches), weights = nextOf(k, W, -delay); // those before 0 are left out
-  const row = alternate(microbatches, times * (devices - k - 1), nextOf(k, F), nextOf(k, I), weights);
-  return [...row, ...rowOf([delay, weights])].filter(([, , m]) => m >= 0);
 };
 
-/** 1F1B with an update once every so many gradients are in, and after the last. */
-function stream({ devices, microbatches, every = 1 }, k) {
-  const row = alternate(microbatches, devices - k - 1, nextOf(k, F), nextOf(k, B), nextOf(k, U));
-  return row.filter(([, kind, m]) => kind !== U || (m + 1) % every === 0 || m + 1 === microbatches);
+/** A row out of ways [slot in time, maker], each repeated so often, every `period` slots; in one slot as listed. */
+function repeated(times, period, ways) {
+  const slots = {};
+  for (const [slot, make] of ways) for (let i = 0; i < times; i++) (slots[slot + period * i] ??= []).push(make(i));
+  return Object.values(slots).flat();
 }
+
+/**
+ * 1F1B and its kin: a device runs `ahead` forwards more for each device after it, and with a split backward puts
+ * weight gradients off by `ahead` microbatches for each device before it. Updates come once in so many gradients.
+ */
+const oneFOneB = (ahead, ...kinds) => ({ devices, microbatches, every = 1 }) => (_, k) => {
+  const late = (kind) => ahead * (kind === F ? 0 : kind === W ? devices - 1 : devices - 1 - k);
+  const row = repeated(microbatches, 1, kinds.map((kind) => [late(kind), (m) => [k, kind, m]]));
+  return row.filter(([, kind, m]) => kind !== U || (m + 1) % every === 0 || m + 1 === microbatches);
+};
 
 const groupsOf = (K, M) => Math.max(1, Math.floor(M / K));
 
-/** Group by group, each through every stage that the device holds. */
-function interleaved({ devices, microbatches }, k, held) {
+/** 1F1B, group by group, each through every stage that the device holds. */
+const interleaved = ({ devices, microbatches }) => (held, k) => {
   const group = microbatches / groupsOf(devices, microbatches), through = group * held.length;
-  const turns = (kind, stages, i = -1) => () => {
-    const place = ++i % through; // in its group
-    return [stages[Math.floor(place / group)], kind, Math.floor(i / through) * group + (place % group)];
+  const turns = (kind, stages) => (i) => {
+    const place = i % through; // in its group
+    return [stages[Math.floor(place / group)], kind, ((i - place) / through) * group + (place % group)];
   };
   const warmup = 2 * (devices - k - 1) + (held.length - 1) * group;
-  return alternate(held.length * microbatches, warmup, turns(F, held), turns(B, [...held].reverse()));
-}
+  return repeated(held.length * microbatches, 1, [[0, turns(F, held)], [warmup, turns(B, held.toReversed())]]);
+};
 
-/** Every action in a slot of its own; the next unit of K microbatches begins 2K slots later. */
-function chimera({ devices: K, microbatches }, k) {
-  const slots = [];
-  for (let m = 0; m < microbatches; m++) {
-    const within = m % K, stage = within < K / 2 ? k : K - 1 - k, start = 2 * (m - within + (within % (K / 2)));
-    slots[start + stage] = [stage, F, m];
-    slots[start + 2 * K - 1 - stage] = [stage, B, m];
-  }
-  return slots.filter(Boolean);
-}
+/** Two 1F1B in opposite directions, in units of K microbatches; no two actions are in one slot. */
+const chimera = ({ devices: K, microbatches }) => (_, k) => {
+  const ways = upTo(K).flatMap((i) => {
+    const stage = i < K / 2 ? k : K - 1 - k, slot = 2 * (i % (K / 2));
+    const way = (kind) => (unit) => [stage, kind, K * unit + i];
+    return [[slot + stage, way(F)], [slot + 2 * K - 1 - stage, way(B)]];
+  });
+  return repeated(Math.ceil(microbatches / K), 2 * K, ways).filter(([, , m]) => m < microbatches);
+};
+
+/** What makes the next action of this kind on a stage each time that it is called. */
+const nextOf = (stage, kind, m = 0) => () => [stage, kind, m++];
+
+/** A row out of runs [times, ...makers]. */
+const rowOf = (...runs) =>
+  runs.flatMap(([times, ...makers]) => upTo(times).flatMap(() => makers.map((make) => make())));
 
 /** For fewer than 2K-1 microbatches, the order of 2K-1 without the extra ones. */
-function zbV({ devices: K, microbatches }, k, held) {
+const zbV = ({ devices: K, microbatches }) => (held, k) => {
   const [[F0, I0, W0], [F1, I1, W1]] = held.map((stage) => [F, I, W].map((kind) => nextOf(stage, kind)));
   const all = Math.max(microbatches, 2 * K - 1), late = K - k - 1; // late: forwards that came before all of these
   const steady = [[all - K - late, F0, I0, W0, F1, I1, W1], [late, I0, W0, F1, I1, W1]];
   const warmup = [[2 * (K - k) - 1, F0], [k, F1, F0], [K - k, F1, I1, W1]];
   const row = rowOf(...warmup, ...steady, [k, I0, I1], [K - k, I0, W0], [k, W1], [k, W0]);
   return row.filter(([, , m]) => m < microbatches);
-}
+};
 
 /** DualPipe's order for number `place` of the `depth` devices from its end to the middle, by near and far stage. */
 function eightSteps(depth, place, microbatches, [near, far], [m, n]) {
@@ -103,112 +92,106 @@ function eightSteps(depth, place, microbatches, [near, far], [m, n]) {
   );
 }
 
-const dualPipeV = ({ devices, microbatches }, k, held) => eightSteps(devices, k, microbatches, held, [0, 0]);
+const dualPipeV = ({ devices, microbatches }) => (held, k) => eightSteps(devices, k, microbatches, held, [0, 0]);
 
-function dualPipe({ devices, microbatches }, k) {
-  const half = microbatches / 2, mirrored = k >= devices / 2, place = mirrored ? devices - 1 - k : k;
-  return eightSteps(devices / 2, place, half, [place, devices - 1 - place], mirrored ? [half, 0] : [0, half]);
-}
+const dualPipe = ({ devices, microbatches }) => ([k, opposite]) => {
+  const half = microbatches / 2, place = Math.min(k, opposite);
+  return eightSteps(devices / 2, place, half, [place, devices - 1 - place], k > opposite ? [half, 0] : [0, half]);
+};
 
 /**
  * V-Min and V-Half: a device runs its first F or I that can run, in unit time; if none can, the oldest W that is due.
- * First is by slot in a block, which is repeated every six: `slotsOf` gives a device's F down, F back, I down, I back.
- * It holds at most `limit` stage-activations, and an F that overtakes others leaves room for them.
+ * First is by slot: `hop` of them from device to device on the ways back, and `gap` more between F and I. A device
+ * holds at most `limit` stage-activations, and an F that overtakes others leaves room for them.
  */
-const filled = (slotsOf, limit) => ({ devices, microbatches }, placement) => {
-  const last = 2 * devices - 1, never = () => new Float64Array(2 * devices * microbatches).fill(Infinity);
-  const done = { [F]: never(), [I]: never(), [W]: never() };
-  const orders = placement.map(([down, back], k) => {
-    const ways = [[down, F], [back, F], [back, I], [down, I]], slots = slotsOf(k, devices - 1);
-    const repeated = (way, i) => upTo(microbatches).map((m) => [slots[i] + 6 * m, [...way, m]]);
-    const all = ways.flatMap(repeated).sort(([slot], [other]) => slot - other); // of two in a slot, the earlier way
-    return all.map(([, action]) => action).reverse(); // what comes first is last, where it is quick to take out
+const filled = (hop, sizesOf) => ({ devices, microbatches }, placement) => {
+  const [gap, limit] = sizesOf(devices), turn = devices + hop * (devices - 1) + gap;
+  const never = () => placement.flat().map(() => new Float64Array(microbatches).fill(Infinity));
+  const ended = { [F]: never(), [I]: never(), [W]: never() };
+  const isReady = ([stage, kind, m], clock) =>
+    NEEDS[kind].every(([source, step]) => (ended[source]?.[stage + step]?.[m] ?? 0) <= clock);
+  const lanes = placement.map(([down, up], k) => {
+    const back = devices + hop * (devices - 1 - k), way = (stage, kind) => (m) => [stage, kind, m];
+    const ways = [[k, way(down, F)], [back, way(up, F)], [turn + k, way(up, I)], [turn + back, way(down, I)]];
+    return { coming: repeated(microbatches, 6, ways).reverse(), due: [], room: limit, row: [] }; // its last is first
   });
-  const lanes = orders.map((coming) => ({ coming, due: [], room: limit(devices), row: [] }));
-  const hasRun = (kind, stage, m, clock) => done[kind][stage * microbatches + m] <= clock;
-  const ready = ([stage, kind, m], clock) =>
-    kind === F
-      ? stage === 0 || hasRun(F, stage - 1, m, clock)
-      : hasRun(F, stage, m, clock) && (stage === last || hasRun(I, stage + 1, m, clock));
   for (let clock = 0; lanes.some(({ coming, due }) => coming.length || due.length); clock++) {
     for (const lane of lanes) {
-      const { coming } = lane;
-      let { room } = lane, i = coming.length - 1;
-      while (i >= 0 && (coming[i][1] !== F || --room >= 0) && !ready(coming[i], clock)) i--;
-      const action = i >= 0 && room >= 0 ? coming.splice(i, 1)[0] : lane.due.shift();
+      const { coming, due, row } = lane;
+      let { room } = lane;
+      const i = coming.findLastIndex((each) => (each[1] === F && --room < 0) || isReady(each, clock));
+      const action = i >= 0 && room >= 0 ? coming.splice(i, 1)[0] : due.shift();
       if (!action) continue;
       const [stage, kind, m] = action;
-      if (kind === I) lane.due.push([stage, W, m]);
+      if (kind === I) due.push([stage, W, m]);
       else lane.room += kind === F ? -1 : 1;
-      done[kind][stage * microbatches + m] = clock + 1;
-      lane.row.push(action);
+      ended[kind][stage][m] = clock + 1;
+      row.push(action);
     }
   }
-  return lanes.map(({ row }) => row);
+  return (_, k) => lanes[k].row;
 };
 
-/** For device k, where L is the last: one slot from device to device, in V-Half two on the ways back. */
-const slotsOfVMin = (k, L) => [k, 2 * L + 1 - k, 2 * L + 4 + k, 4 * L + 5 - k];
-const slotsOfVHalf = (k, L, turn = L % 2 ? 7 : 4) => [k, 3 * L + 1 - 2 * k, 3 * L + turn + k, 6 * L + turn + 1 - 2 * k];
-
-/** [a row's maker, where the stages are unless looped, the maker of all rows at once instead]. */
+/** What makes each family's rows, and where its stages are unless looped. */
 const MADE = {
-  Naive: [oneFOneB(0)], GPipe: [fillAndDrain], OneFOneB: [oneFOneB(1)], Eager1F1B: [oneFOneB(2)],
-  Interleaved1F1B: [interleaved], LoopedBFS: [fillAndDrain], ZBH1: [zeroBubble(1)], ZBH2: [zeroBubble(2)],
-  ZBV: [zbV, vShaped],
-  VHalf: [null, vShaped, filled(slotsOfVHalf, (K) => 2 * Math.floor((K + 2) / 2))],
-  VMin: [null, vShaped, filled(slotsOfVMin, (K) => 2 * Math.floor((K + 4) / 3))],
+  Naive: [oneFOneB(0, F, B)], GPipe: [fillAndDrain], OneFOneB: [oneFOneB(1, F, B)], Eager1F1B: [oneFOneB(2, F, B)],
+  Interleaved1F1B: [interleaved], LoopedBFS: [fillAndDrain],
+  ZBH1: [oneFOneB(1, F, I, W)], ZBH2: [oneFOneB(2, F, I, W)], ZBV: [zbV, vShaped],
+  VHalf: [filled(2, (K) => [K % 2 ? 3 : 6, 2 * Math.floor((K + 2) / 2)]), vShaped],
+  VMin: [filled(1, (K) => [3, 2 * Math.floor((K + 4) / 3)]), vShaped],
   DualPipe: [dualPipe, bidirectional], DualPipeV: [dualPipeV, vShaped], Chimera: [chimera, bidirectional],
-  PipeDream: [stream], PipeDream2BW: [stream], PipelinedBackprop: [stream],
+  PipeDream: [oneFOneB(1, F, B, U)], PipeDream2BW: [oneFOneB(1, F, B, U)], PipelinedBackprop: [oneFOneB(1, F, B, U)],
 };
 /** By the name of its class: {name, options: {option: default}, stages_per_device, flush}. */
 export const FAMILIES = TABLES.about_families;
 
-function insist(fine, sentence) {
-  if (!fine) throw new Error(sentence);
+/** Throws what the library says if one of the rules [whether it is kept, what is said if not] is broken. */
+function insistOn(owner, ...rules) {
+  const broken = rules.find(([kept]) => !kept);
+  if (broken) throw new Error(`${owner} ${broken[1]}`);
 }
 
-function insistOnOneOf(owner, name, value, choices) {
-  const said = `('${choices.join("', '")}') (got '${value}')`;
-  insist(choices.includes(value), `${owner} needs ${name} to be one of ${said}`);
+const need = (kept, what, got, more = "") => [kept, `needs ${what} (got ${got})${more}`];
+const whole = ([name, n]) =>
+  [need(Number.isInteger(n), `${name} to be a whole number`, n), need(n >= 1, `${name} >= 1`, n)];
+const even = (name, n) => need(n % 2 === 0, `an even number of ${name}`, n, `; ${n + 1} would work`);
+const oneOf = (choices, name, value) =>
+  need(choices.includes(value), `${name} to be one of ('${choices.join("', '")}')`, `'${value}'`);
+const filling = (K, M) => need(M >= 2 * K, `microbatches >= ${2 * K}, twice its devices`, M);
+
+function equalGroups(K, M) {
+  const cuts = (m) => m % groupsOf(K, m) === 0;
+  const works = [-1, 1].map((step) => upTo(K).map((i) => M + step * i).find(cuts)).join(" or ");
+  const cannot = `${M} do not cut into ${Math.floor(M / K)} (devices=${K}); microbatches=${works} would work`;
+  return [cuts(M), `takes microbatches in max(1, M // K) equal groups, and ${cannot}`];
 }
+
+/** The rules of one family alone, for sizes that are whole numbers. */
+const RULES = {
+  Interleaved1F1B: (K, M) => [equalGroups(K, M)],
+  DualPipe: (K, M) => [even("devices", K), even("microbatches", M), filling(K, M)],
+  DualPipeV: (K, M) => [filling(K, M)],
+  Chimera: (K) => [even("devices", K)],
+  PipeDream2BW: (K, _, every) =>
+    [need(every >= K, `every >= devices, here ${K}, as in its paper`, every, "; PipeDream takes any")],
+};
 
 /** Throws the library's sentence if a family refuses a size. */
-function insistOnSize(family, { devices: K, microbatches: M, stages_per_device: V, drain, every }) {
-  const needs = (fine, what, value, more = "") => insist(fine, `${family} needs ${what} (got ${value})${more}`);
-  const whole = (name, value) => {
-    needs(Number.isInteger(value), `${name} to be a whole number`, value);
-    needs(value >= 1, `${name} >= 1`, value);
-  };
-  const even = (name, n) => needs(n % 2 === 0, `an even number of ${name}`, n, `; ${n + 1} would work`);
-  Object.entries({ devices: K, microbatches: M, stages_per_device: V }).forEach((each) => whole(...each));
-  needs(K * M * V <= TABLES.most, `at most ${TABLES.most_written} pairs of stage and microbatch`, K * M * V);
-  if (drain !== undefined) insistOnOneOf(family, "drain", drain, TABLES.drains);
-  if (every !== undefined) whole("every", every);
-  if (family === "PipeDream2BW")
-    needs(every >= K, `every >= devices, here ${K}, as in its paper`, every, "; PipeDream takes any");
-  if (MADE[family][1] === bidirectional) even("devices", K);
-  if (family === "DualPipe") even("microbatches", M);
-  if (family.startsWith("DualPipe")) needs(M >= 2 * K, `microbatches >= ${2 * K}, twice its devices`, M);
-  if (family === "Interleaved1F1B") insistOnGroups(family, K, M);
-}
-
-function insistOnGroups(family, K, M) {
-  const cuts = (m) => m % groupsOf(K, m) === 0, works = [M, M];
-  while (!cuts(works[0])) works[0]--;
-  while (!cuts(works[1])) works[1]++;
-  const cannot = `${M} do not cut into ${Math.floor(M / K)} (devices=${K}); microbatches=${works.join(" or ")}`;
-  insist(cuts(M), `${family} takes microbatches in max(1, M // K) equal groups, and ${cannot} would work`);
+function insistOnSize(family, { devices: K, microbatches: M, stages_per_device: V, drain = "reversed", every = 1 }) {
+  const counts = Object.entries({ devices: K, microbatches: M, stages_per_device: V }), pairs = K * M * V;
+  const few = need(pairs <= TABLES.most, `at most ${TABLES.most_written} pairs of stage and microbatch`, pairs);
+  insistOn(family, ...counts.flatMap(whole), few, oneOf(TABLES.drains, "drain", drain), ...whole(["every", every]));
+  insistOn(family, ...(RULES[family]?.(K, M, every) ?? []));
 }
 
 /** A family's order, or an Error in the library's words; options that it does not take are left out. */
-export function orderOf(family, given) {
-  insist(Object.hasOwn(MADE, family), `there is no family ${family}`);
-  const { name, options, stages_per_device } = FAMILIES[family], [row, placed = looped, all] = MADE[family];
-  const { devices, microbatches } = given, size = { devices, microbatches };
+export function orderOf(family, { devices, microbatches, ...given }) {
+  if (!Object.hasOwn(MADE, family)) throw new Error(`there is no family ${family}`);
+  const { name, options, stages_per_device } = FAMILIES[family], [rowsOf, placed = looped] = MADE[family];
+  const size = { devices, microbatches };
   for (const [option, usual] of Object.entries(options)) size[option] = given[option] ?? usual ?? devices;
   insistOnSize(family, { stages_per_device, ...size });
-  const placement = placed(size), rows = all?.(size, placement) ?? placement.map((held, k) => row(size, k, held));
+  const placement = placed(size), rows = placement.map(rowsOf(size, placement));
   const said = Object.entries(size).filter(([, value]) => value !== options.drain); // nobody says "reversed"
   const repr = said.map(([each, value]) => `${each}=${each === "drain" ? `'${value}'` : value}`).join(", ");
   return { name, family, options: size, placement, microbatches, rows, repr: `${family}(${repr})` };
@@ -221,12 +204,12 @@ export const reprOf = ({ repr, rows, microbatches }) =>
 /** An order with an R before each backward that recomputes, as gp.remat; `only` lists stages, null is all of them. */
 export function withRecompute(order, mode, only = null) {
   const last = Math.max(...order.placement.flat()), stages = only && [...new Set(only)].sort((a, b) => a - b);
-  insistOnOneOf("remat", "mode", mode, TABLES.modes);
-  insist(!order.rows.flat().some((entry) => entry[1] === R), `${reprOf(order)} recomputes already`);
-  insist(!(stages?.at(-1) > last), `${reprOf(order)} has stages 0 to ${last} (got ${stages?.at(-1)})`);
+  const most = stages?.at(-1) ?? 0, again = order.rows.flat().some(([, kind]) => kind === R);
+  insistOn("remat", oneOf(TABLES.modes, "mode", mode));
+  insistOn(reprOf(order), [!again, "recomputes already"], [most <= last, `has stages 0 to ${last} (got ${most})`]);
   if (mode === "never" || stages?.length === 0) return order;
-  const later = (latest, [stage, kind, m]) => (stage === 0 && kind === F && m > latest ? m : latest);
-  const kept = new Set(mode === "always" ? [] : order.rows.map((row) => row.reduce(later, -1))); // one a direction
+  const entered = (row) => row.findLast(([stage, kind]) => stage === 0 && kind === F)?.[2];
+  const kept = new Set(mode === "always" ? [] : order.rows.map(entered)); // one a direction
   const chosen = ([stage, kind, m]) => (kind === B || kind === I) && !kept.has(m) && (stages?.includes(stage) ?? true);
   const restored = (entry) => [entry.slice(0, 3), entry.slice(3)].filter(chosen).map(([stage, , m]) => [stage, R, m]);
   const rows = order.rows.map((row) => row.flatMap((entry) => [...restored(entry), entry]));

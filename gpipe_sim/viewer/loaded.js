@@ -14,13 +14,15 @@ function must(fine, sentence) {
 
 const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+const isTime = (value) => Number.isFinite(value) && value >= 0;
 const isListOf = (value, fits) => Array.isArray(value) && value.every(fits);
 const isText = (value) => typeof value === "string";
+const parsed = (json) => (isText(json) ? JSON.parse(json) : json);
 
 /** A number of JSON, or the double next to a fraction such as "1/3". */
 function double(value, where) {
   const fraction = /^(\d{1,15})\/([1-9]\d{0,14})$/.exec(value), found = fraction ? fraction[1] / fraction[2] : value;
-  must(Number.isFinite(found) && found >= 0, `${where} needs to be a number >= 0`);
+  must(isTime(found), `${where} needs to be a number >= 0`);
   return found;
 }
 
@@ -31,41 +33,30 @@ function column(list, where, count = list?.length) {
 
 /** {charts, at, ask, board} of what is to be shown, where the records `now` are; or an Error. */
 export function readLoaded(json, now) {
-  const given = isText(json) ? parsed(json) : json;
+  const given = parsed(json);
   if (Array.isArray(given?.charts)) return wholeState(given);
   const things = [given].flat().map(readThing);
   must(things.length, "an empty list shows nothing");
   const shown = things.filter(({ schedule }) => schedule), costs = things.findLast(({ schedule }) => !schedule);
-  const charts = shown.length ? shown : now;
   const costed = (record) => (record.times ? record : { ...record, ...costs });
-  return { charts: checked(charts.map(costed)) };
-}
-
-function parsed(text) {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new Error(`this is no JSON: ${error.message}`);
-  }
+  return { charts: checked((shown.length ? shown : now).map(costed)) };
 }
 
 function wholeState({ charts, at = 0, ask = null, board = null }) {
-  must(charts.every(isRecord), "a chart needs to be a record");
-  must(Number.isFinite(at) && at >= 0, "the playhead needs to be at a time >= 0");
-  const asks = ask === null || (isListOf(ask, (each) => Number.isFinite(each) && each >= 0) && ask.length === 3);
-  must(asks && (ask ?? [0, 0]).slice(0, 2).every(isCount), "ask needs a chart, a device and a time");
-  return { charts: checked(charts.map((each) => ({ ...PLAIN, ...each }))), at, ask, board };
+  const isAsk = isListOf(ask, isTime) && ask.length === 3 && ask.slice(0, 2).every(isCount);
+  must(ask === null || isAsk, "ask needs a chart, a device and a time");
+  return { charts: checked(charts.map((each) => ({ ...PLAIN, ...each }))), at: double(at, "the playhead"), ask, board };
 }
 
 /** A record of a schedule or timeline, or {costs}. */
 function readThing(given) {
-  const { format, version, kind, value } = (isText(given) ? parsed(given) : given) ?? {};
-  const known = format === "gpipe_sim" && version === 1 && isRecord(value);
-  must(known, "this is no JSON that to_json of this library writes");
+  const { format, version, kind, value } = parsed(given) ?? {}, known = format === "gpipe_sim" && version === 1;
+  must(known && isRecord(value), "this is no JSON that to_json of this library writes");
   must(["schedule", "costs", "timeline"].includes(kind), "a page shows schedules, costs and timelines");
   if (kind === "costs") return { costs: value };
   if (kind === "schedule") return { ...PLAIN, schedule: readSchedule(value) };
-  return { ...PLAIN, schedule: { ...readSchedule(value.schedule ?? {}), rows: value.schedule?.rows }, times: value };
+  const { schedule = {} } = value;
+  return { ...PLAIN, schedule: { ...readSchedule(schedule), rows: schedule.rows }, times: value };
 }
 
 /** A schedule as the library writes it: of a family, whose rows it must have, or by its rows. */
@@ -74,15 +65,12 @@ function readSchedule({ family, options, placement, rows }) {
   const again = family === "Remat" && options.only === null && isRecord(options.inner);
   const inner = again ? options.inner : { family, options };
   if (!Object.hasOwn(FAMILIES, inner.family)) {
-    const last = rows.flatMap(entriesOf).flatMap((entry) => (entry ?? []).filter((_, i) => i % 3 === 2));
-    const microbatches = options.microbatches ?? last.reduce((most, m) => Math.max(most, m + 1), 1);
-    return { family: null, options: {}, placement, microbatches, name: String(options.name ?? family), rows };
+    const { microbatches, name = family } = options;
+    return { family: null, options: {}, placement, microbatches, name: String(name), rows };
   }
   const found = { family: inner.family, options: inner.options, recompute: again ? options.mode : "never" };
-  const order = orderFrom(found);
-  const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
-  const fits = same(order.rows, rows.map(entriesOf)) && same(order.placement, placement);
-  must(fits, `it says that it is of ${family}, but that has other rows or another placement`);
+  const order = orderFrom(found), same = JSON.stringify([order.rows, order.placement]);
+  must(same === JSON.stringify([rows.map(entriesOf), placement]), `${family} has other rows, or another placement`);
   return { ...found, placement, microbatches: order.microbatches, name: order.name };
 }
 
@@ -90,51 +78,49 @@ function readSchedule({ family, options, placement, rows }) {
 function checked(charts) {
   must(charts.length === 1 || charts.length === 2, `a page shows one chart or two (got ${charts.length})`);
   return charts.map((record) => {
-    const { schedule, times } = record, family = schedule?.family;
-    must(schedule?.rows || typeof family === "string", "a chart needs a schedule: rows, or a family");
-    must(schedule.rows || Object.hasOwn(FAMILIES, family), `there is no family ${String(family).slice(0, 40)}`);
-    const { placement } = schedule.rows ? checkRows(schedule) : orderFrom(schedule);
-    const costs = { ...UNIT, ...record.costs };
-    const [devices, stages] = [placement.length, 1 + Math.max(...placement.flat())];
+    const { schedule, times } = record, { rows, family } = schedule ?? {};
+    must(rows || (isText(family) && Object.hasOwn(FAMILIES, family)), "a chart needs rows, or a family of the library");
+    const { placement } = rows ? checkedRows(schedule) : orderFrom(schedule);
+    const stages = 1 + Math.max(...placement.flat()), costs = { ...UNIT, ...record.costs };
     for (const [name, cost] of Object.entries(costs)) {
       must(Object.hasOwn(UNIT, name), `there is no cost ${name.slice(0, 40)}`);
-      const listed = Array.isArray(cost) && name !== "comm", count = OF_DEVICES.includes(name) ? devices : stages;
+      const listed = Array.isArray(cost) && name !== "comm";
+      const count = OF_DEVICES.includes(name) ? placement.length : stages;
       if (cost !== null || UNIT[name] !== null) costs[name] = listed ? column(cost, name, count) : double(cost, name);
     }
-    must([costs.speed].flat().every((each) => each > 0), "speed needs to be above 0");
-    return { ...record, costs: times && !record.costs ? null : costs, times: times && checkTimes(record) };
+    must([costs.speed].flat().every(Boolean), "speed needs to be above 0");
+    return { ...record, costs: times && !record.costs ? null : costs, times: times && checkedTimes(record) };
   });
 }
 
-function checkRows(schedule) {
-  const { placement, rows, microbatches } = schedule, seen = new Set();
-  const isStage = (each) => isCount(each) && each < 10_000;
+function checkedRows(schedule) {
+  const { placement, rows, microbatches } = schedule, seen = new Set(), isStage = (each) => isCount(each) && each < 1e4;
   const placed = isListOf(placement, (held) => isListOf(held, isStage)) && placement.length === rows.length;
-  must(isListOf(rows, isText) && placed, "a schedule needs rows as texts, and the stages of each row");
-  must(isCount(microbatches) && microbatches > 0 && microbatches <= MOST_LOADED, "microbatches needs to be >= 1");
-  rows.forEach((row, device) => entriesOf(row).forEach((entry) => {
+  must(placed && isListOf(rows, isText), "a schedule needs rows as texts, and the stages of each row");
+  must(isCount(microbatches) && microbatches <= MOST_LOADED, "microbatches needs to be a whole number");
+  for (const [device, row] of rows.entries()) for (const entry of entriesOf(row)) {
     must(entry, `device ${device} has a word that is no action`);
     for (const [stage, kind, m] of [entry.slice(0, 3), entry.slice(3)].filter((part) => part.length)) {
       const action = writeEntry([stage, kind, m]), key = kind === U ? `${action} ${device}` : action;
-      const there = placement[device].includes(stage) && m < microbatches;
-      must(there, `device ${device} has no stage or microbatch of ${action}`);
+      must(placement[device].includes(stage) && m < microbatches, `device ${device} has no room for ${action}`);
       must(!seen.has(key), `${action} is there twice`);
       seen.add(key);
     }
-  }));
+  }
   must(seen.size > 0 && seen.size <= MOST_LOADED, `a page shows 1 to ${MOST_LOADED} actions`);
   return schedule;
 }
 
-function checkTimes({ schedule: { rows }, times }) {
-  const { start, end, sent = null, arrived = null, collectives = [], took_turns } = times;
-  const size = rows.flatMap(entriesOf).length;
-  const both = { start: column(start, "start", size), end: column(end, "end", size) };
-  must(both.start.every((from, i) => from <= both.end[i]), "an action ends before it starts");
-  must(!sent === !arrived && sent?.length === arrived?.length, "times need both sent and arrived, or neither");
-  const travels = { sent: sent && column(sent, "sent"), arrived: arrived && column(arrived, "arrived") };
+function checkedTimes({ schedule: { rows }, times }) {
+  const { sent = null, arrived = null, collectives = [], took_turns } = times, size = rows.flatMap(entriesOf).length;
+  const [start, end] = [column(times.start, "start", size), column(times.end, "end", size)];
+  must(start.every((from, i) => from <= end[i]), "an action ends before it starts");
+  must(sent?.length === arrived?.length, "times need both sent and arrived, or neither");
   const isDevice = (each) => isCount(each) && each < rows.length;
   must(isListOf(collectives, (each) => isListOf(each?.devices, isDevice)), "a collective needs devices");
   const timed = (each) => ({ ...each, start: double(each.start, "start"), end: double(each.end, "end") });
-  return { ...both, ...travels, collectives: collectives.map(timed), took_turns: took_turns === true };
+  return {
+    start, end, sent: sent && column(sent, "sent"), arrived: arrived && column(arrived, "arrived"),
+    collectives: collectives.map(timed), took_turns: took_turns === true,
+  };
 }

@@ -4,42 +4,38 @@
 // counts in the first category that does, in the order of TABLES.categories; a message to another device is a copy.
 
 import { TABLES } from "./tables.js";
-import { B, F, KINDS, R, U, W } from "./clock.js";
-import { inOrder, oncePer } from "./why.js";
+import { B, F, I, KINDS, R, U, W } from "./clock.js";
+import { inOrder, range } from "./why.js";
 
 /** Steps {times, counts} of each device: forwards that have run and whose B or W has not. */
-export function inFlight({ program, start, end }) {
-  const { devices, first, parts, kind } = program;
-  const more = [...KINDS].map((letter) => Object.values(TABLES.holds[letter]).reduce((a, b) => a + b, 0));
-  return Array.from({ length: devices }, (_, device) => {
-    const changes = [];
-    for (let e = first[device]; e < first[device + 1] && end[e] >= 0; e++) {
-      const last = parts[e + 1] - 1;
-      if (last > parts[e]) changes.push([start[e], more[kind[parts[e]]]]); // both halves of a pair run at once
-      changes.push([end[e], more[kind[last]]]);
-    }
-    changes.sort((a, b) => a[0] - b[0]);
-    let count = 0;
-    return { times: [0, ...changes.map(([time]) => time)], counts: [0, ...changes.map(([, by]) => (count += by))] };
-  });
+export function inFlight({ program: { rows, first, parts, kind, entry }, start, end }) {
+  const timeOf = (part) => (part + 1 === parts[entry[part] + 1] ? end : start)[entry[part]]; // a pair runs at once
+  const change = (part) => [timeOf(part), TABLES.in_flight[KINDS[kind[part]]]];
+  return rows.map((_, device) => stepsOf(range(parts[first[device]], parts[first[device + 1]]).map(change)));
+}
+
+/** Changes [time, more or less] as steps {times, counts}, from 0 on. */
+export function stepsOf(changes) {
+  let count = 0;
+  changes.sort(([one], [other]) => one - other);
+  return { times: [0, ...changes.map(([time]) => time)], counts: [0, ...changes.map(([, by]) => (count += by))] };
 }
 
 /** The place among a device's steps of the one that holds at a time. */
 export function heldAt({ times }, time) {
   let low = 0, high = times.length;
-  while (low < high) {
+  while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if (times[middle] <= time) low = middle + 1;
-    else high = middle;
+    [low, high] = times[middle] <= time ? [middle, high] : [low, middle];
   }
-  return Math.max(0, low - 1);
+  return low;
 }
 
 /** Why the page cannot count bytes for this program; empty if it can. */
-export function whyNoBytes(program, sizes) {
-  const { stages, microbatches } = program, cut = sizes.stages.length;
+export function whyNoBytes(program, { stages: { length: cut }, samples }) {
+  const { stages, microbatches } = program;
   if (stages !== cut) return `the schedule has ${stages} stages, but the model is cut into ${cut}`;
-  if (sizes.samples < microbatches) return `${sizes.samples} samples cannot be cut into ${microbatches} microbatches`;
+  if (samples < microbatches) return `${samples} samples cannot be cut into ${microbatches} microbatches`;
   const older = "weights change on the way, and this page does not count the older ones that devices keep";
   return updatesOnTheWay(program) ? `${older}; predict_memory does` : "";
 }
@@ -51,138 +47,94 @@ function updatesOnTheWay({ kind, stage, home, entry, stages }) {
 
 /** The samples of each microbatch, as the library cuts a batch. */
 function samplesOf(program, { samples }) {
-  const count = program.microbatches, least = Math.floor(samples / count), larger = samples % count;
-  const alternating = updatesOnTheWay(program);
-  const until = (m) => (alternating ? Math.floor((samples * m) / count) : m * least + Math.min(m, larger));
-  return Array.from({ length: count }, (_, m) => until(m + 1) - until(m));
+  const count = program.microbatches, until = (m) => Math.floor((samples * m) / count);
+  const evenly = updatesOnTheWay(program), larger = samples % count;
+  return Array.from({ length: count }, (_, m) => (evenly ? until(m + 1) - until(m) : until(1) + (m < larger ? 1 : 0)));
 }
 
+const WAYS = { [F]: 1, [B]: -1, [I]: -1 }; // to later stages, or to earlier ones
 const bytesFor = ([fixed, perSample], samples) => fixed + perSample * samples;
+
+/** The arrays that reach a stage from the one before it (way 1), or, as a gradient, from the one after it (way -1). */
+const reaching = (of, way) => (way > 0 ? of?.keeps["boundary inputs"] : of?.["output gradient"]) ?? [];
 
 /** The bytes of a message of this program: a function for `simulate`. */
 export function messageBytes(sizes, program) {
-  const samples = samplesOf(program, sizes);
+  const samples = samplesOf(program, sizes), { kind, stage, microbatch } = program;
   return ({ part }) => {
-    const of = sizes.stages[program.stage[part]], numbers = program.kind[part] === F ? of.output : of["input gradient"];
-    return numbers.reduce((sum, i) => sum + bytesFor(sizes.arrays[i], samples[program.microbatch[part]]), 0);
+    const way = WAYS[kind[part]], bytes = (i) => bytesFor(sizes.arrays[i], samples[microbatch[part]]);
+    return reaching(sizes.stages[stage[part] + way], way).reduce((sum, i) => sum + bytes(i), 0);
   };
 }
 
-function firstHeld(holders) {
-  let first = 0;
-  while (first < holders.length && !holders[first]) first++;
-  return first;
-}
+/** What one device holds: bytes by category, now and where actions ended; some it has from the beginning. */
+function newMeter(own) {
+  const each = (value) => Object.fromEntries(TABLES.categories.map((name) => [name, value()]));
+  const times = [], total = [], bytes = each(() => []), now = { ...each(() => 0), ...own }, held = new Map();
+  const first = (names) => TABLES.categories.find((name) => names.includes(name));
 
-/** What one device holds: bytes by category, now and where actions ended. An array is {bytes, holders by category}. */
-class Meter {
-  held = new Map();
-  now = TABLES.categories.map(() => 0);
-  times = [];
-  columns = TABLES.categories.map(() => []);
-
-  /** By key, arrays and the category of each. */
-  keep(key, arrays, places) {
-    this.held.set(key, [arrays, places]);
-    this.count(arrays, places, 1);
-  }
-
-  take(key) {
-    const [arrays, places] = this.held.get(key) ?? [[], []];
-    this.held.delete(key);
-    this.count(arrays, places, -1);
-    return arrays;
-  }
-
-  count(arrays, places, by) {
-    for (let i = 0; i < arrays.length; i++) {
-      const { bytes, holders } = arrays[i], before = firstHeld(holders);
-      if (arrays.indexOf(arrays[i]) < i) continue; // it is there twice
-      holders[places[i]] += by;
-      if (before < holders.length) this.now[before] -= bytes;
-      if (firstHeld(holders) < holders.length) this.now[firstHeld(holders)] += bytes;
-    }
+  /** An array is held in a category once more (by = 1), or once less. */
+  function count(array, name, by, size) {
+    const before = held.get(array) ?? [];
+    const after = by > 0 ? [...before, name] : before.toSpliced(before.indexOf(name), 1);
+    if (before.length) now[first(before)] -= size;
+    if (after.length) now[first(after)] += size;
+    if (after.length) held.set(array, after);
+    else held.delete(array);
   }
 
   /** The last sample of each moment counts; an action that takes no time has its own. */
-  sample(time, instant) {
-    const again = !instant && this.times.at(-1) === time, i = this.times.length - (again ? 1 : 0);
-    this.times[i] = time;
-    for (let place = 0; place < this.now.length; place++) this.columns[place][i] = this.now[place];
+  function sample(time, instant) {
+    const i = times.at(-1) === time && !instant ? times.length - 1 : times.length;
+    [times[i], total[i]] = [time, 0];
+    for (const name of TABLES.categories) total[i] += bytes[name][i] = now[name];
   }
-
-  get steps() {
-    const bytes = Object.fromEntries(TABLES.categories.map((name, place) => [name, this.columns[place]]));
-    const total = this.times.map((_, i) => this.columns.reduce((sum, column) => sum + column[i], 0));
-    return { times: this.times, bytes, total };
-  }
+  sample(0);
+  return { times, bytes, total, now, held, count, sample };
 }
 
 /** Steps {times, bytes: {category: [...]}, total} of each device, where actions end; null if `whyNoBytes` says why. */
 export function bytesHeld(timeline, sizes) {
-  if (whyNoBytes(timeline.program, sizes)) return null;
-  const known = oncePer(timeline, bytesBySizes);
-  if (!known.has(sizes)) known.set(sizes, metered(timeline, sizes));
-  return known.get(sizes);
-}
+  const { program, start, end } = timeline, { stages, arrays } = sizes;
+  if (whyNoBytes(program, sizes)) return null;
+  const { placement, home, parts, stage, kind, microbatch, entry, find } = program, samples = samplesOf(program, sizes);
+  const homeOf = (s, m) => home[entry[find(F, s, m)]]; // undefined if there is no such stage
+  const sum = (own, name) => ({ [name]: own.reduce((all, s) => all + stages[s][name], 0) });
+  const meters = placement.map((own) => newMeter({ ...sum(own, "parameters"), ...sum(own, "optimizer state") }));
 
-const bytesBySizes = () => new Map();
-const placeOf = (category) => TABLES.categories.indexOf(category);
-const freshArray = (bytes) => ({ bytes, holders: TABLES.categories.map(() => 0) });
-
-/** What a kind of action does at a stage: frees and makes, as [category, arrays, where each counts], and sends. */
-function planOf(of, kind) {
-  const inputs = of.keeps["boundary inputs"], way = { F: 1, recomputed: 1, B: -1, I: -1 }[kind] ?? 0;
-  const changes = Object.entries(TABLES.holds[kind]).map(([name, by]) => {
-    const places = of.keeps[name].map((i) => placeOf(inputs.includes(i) ? "boundary inputs" : name));
-    return { by, change: [placeOf(name), of.keeps[name], places] };
-  });
-  const [frees, makes] = [-1, 1].map((sign) => changes.filter(({ by }) => by === sign).map(({ change }) => change));
-  const [comes, goes] = way > 0 ? [inputs, of.output] : [of["output gradient"], of["input gradient"]];
-  return { frees, makes, way, comes, goes, inputs, sent: goes.map(() => placeOf("messages")) };
-}
-
-/** All actions as they end: each frees, receives, sends and keeps what its plan says; then its device is metered. */
-function metered(timeline, sizes) {
-  const { program, start, end } = timeline;
-  const { microbatches, home, parts, stage, kind, microbatch, entry, find } = program;
-  const samples = samplesOf(program, sizes), made = [], pairs = sizes.stages.length * microbatches;
-  const plans = sizes.stages.map((of) => [...KINDS, "recomputed"].map((name) => planOf(of, name)));
-  const meters = program.placement.map((held) => {
-    const meter = Object.assign(new Meter(), { haveGradients: new Set() });
-    for (const name of ["parameters", "optimizer state"])
-      meter.now[placeOf(name)] = held.reduce((sum, s) => sum + sizes.stages[s][name], 0);
-    meter.sample(0);
-    return meter;
-  });
-  function run(part, meter, time) {
-    const [s, k, m] = [stage[part], kind[part], microbatch[part]], key = s * microbatches + m;
-    const again = k === F && find(R, s, m) >= 0, plan = plans[s][again ? KINDS.length : k];
-    if (k === F) made[key] = new Map(); // the arrays of this stage and microbatch, by number
-    const arrays = made[key];
-    const array = (i) => {
-      if (!arrays.has(i)) arrays.set(i, freshArray(bytesFor(sizes.arrays[i], samples[m])));
-      return arrays.get(i);
-    };
-    for (const [place] of plan.frees) meter.take(place * pairs + key);
-    if (plan.way) {
-      const { way, comes, goes, sent } = plan, to = find(F, s + way, m), peer = meters[home[entry[to]]];
-      meter.take(-way * (key + 1)).forEach((each, i) => arrays.has(comes[i]) || arrays.set(comes[i], each));
-      const copied = (i) => (peer === meter ? array(i) : freshArray(array(i).bytes));
-      peer?.keep(-way * (key + way * microbatches + 1), goes.map(copied), sent);
-      if (peer !== meter) peer?.sample(time);
-    }
-    if ((k === B || k === W) && !meter.haveGradients.has(s)) {
-      meter.haveGradients.add(s);
-      meter.now[placeOf("gradients")] += bytesFor(sizes.stages[s].gradients, samples[m]);
-    }
-    for (const [place, numbers, places] of plan.makes) meter.keep(place * pairs + key, numbers.map(array), places);
-    if (again) made[key] = new Map(plan.inputs.map((i) => [i, array(i)]));
-    if (k === B || k === W) made[key] = null;
+  /** The stage that made an array: on one device, the stages before (way 1) or after it hand theirs over. */
+  function makerOf(i, s, m, way) {
+    const handed = reaching(stages[s], way).includes(i) && homeOf(s - way, m) === homeOf(s, m);
+    return handed ? makerOf(i, s - way, m, way) : s;
   }
-  for (const e of oncePer(timeline, inOrder)) {
+
+  /** These arrays of a stage and microbatch are held once more, or once less. */
+  function change(meter, s, m, name, by, numbers = stages[s].keeps[name]) {
+    numbers.forEach((i, place) => {
+      const came = reaching(stages[s], 1).includes(i), maker = makerOf(i, s, m, came ? 1 : -1);
+      const forward = !came && find(R, maker, m) >= 0 ? R : F; // R makes all but the inputs again
+      const copied = maker === s && numbers.indexOf(i) < place; // an array of two names is two on another device
+      const array = find(forward, maker, m) * arrays.length + i;
+      const counts = came && name !== "messages" ? "boundary inputs" : name;
+      meter.count(copied ? `${array} as ${place}` : array, counts, by, bytesFor(arrays[i], samples[m]));
+    });
+  }
+
+  /** An action ends: it holds and frees as TABLES.holds says, has used up a message, and sends one. */
+  function run(part, meter, time) {
+    const [s, k, m] = [stage[part], kind[part], microbatch[part]], way = WAYS[k], gradients = -1 - s;
+    const holds = TABLES.holds[k === F && find(R, s, m) >= 0 ? "recomputed" : KINDS[k]];
+    for (const [name, by] of Object.entries(holds)) change(meter, s, m, name, by);
+    if (way && stages[s - way]) change(meter, s, m, "messages", -1, reaching(stages[s], way));
+    const target = way && meters[homeOf(s + way, m)];
+    if (target) change(target, s + way, m, "messages", 1, reaching(stages[s + way], way));
+    if (target !== meter) target?.sample(time);
+    if ((k === B || k === W) && !meter.held.has(gradients))
+      meter.count(gradients, "gradients", 1, bytesFor(stages[s].gradients, samples[m]));
+  }
+  for (const e of inOrder(timeline)) {
     for (let part = parts[e]; part < parts[e + 1]; part++) run(part, meters[home[e]], end[e]);
     meters[home[e]].sample(end[e], start[e] === end[e]);
   }
-  return meters.map((meter) => meter.steps);
+  return meters;
 }

@@ -1,35 +1,29 @@
 // The page: what is shown, and what a reader does with it. Text from outside only becomes textContent.
 //
-// A chart is {record, given, run, refused, panel}: the record of what is shown, the one with rows or times of its own
-// that it came with, what the clock makes of it, the sentence that refuses it, and where it is drawn.
+// A chart is {record, given, run, refused, panel}: the record of what is shown, the one that it came with, what the
+// clock makes of it, the sentence that refuses it, and where it is drawn.
 
 import { TABLES } from "./tables.js";
-import { KINDS, writeEntry } from "./clock.js";
+import { KINDS, R, writeEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
 import { criticalPath, number } from "./why.js";
-import { heldAt } from "./memory.js";
+import { heldAt, whyNoBytes } from "./memory.js";
 import { fromFragment, toFragment } from "./share.js";
 import { layout, paintOver, paintRun, placeAt, readColours, swatch } from "./paint.js";
-import { INPUTS, countTo, litAt, percent, runOf } from "./runs.js";
+import { INPUTS, UNIT, countTo, litAt, percent, runOf } from "./runs.js";
 import { readLoaded } from "./loaded.js";
 import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
 
 const page = { charts: [], size: {}, stage: null, at: 0, until: 0, ask: null, kept: false, hover: null, lit: null };
 const controls = controlsOf(page, runSoon), still = matchMedia("(prefers-reduced-motion: reduce)");
-const waiting = { run: 0, over: 0, play: 0 };
-let board = null;
-
+const waiting = { run: 0, over: 0, play: 0 }; // what the browser calls back
 const $ = (id) => document.getElementById(id);
 const runsOf = () => page.charts.map(({ run }) => run).filter(Boolean);
 
-/** A new element with its properties or attributes, and its children: texts stay texts. */
+/** A new element with its properties and its children: texts stay texts. */
 function make(tag, given = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(given)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
+  const made = Object.assign(document.createElement(tag), given);
   made.append(...children);
   return made;
 }
@@ -42,6 +36,7 @@ function runSoon() {
 
 /** Run what changed, and draw everything. */
 function runNow() {
+  cancelAnimationFrame(waiting.run);
   waiting.run = 0;
   const waited = page.lit?.entry < 0;
   for (const [n, chart] of page.charts.entries()) {
@@ -57,23 +52,24 @@ function runNow() {
   page.hover = null;
   page.ask &&= askAgain(page.ask, waited);
   drawAll();
-  refreshControls();
+  controls.forEach(refresh);
   tell(true);
 }
 
 /** The same question of a new run; one about a wait that is not there any more is about the device's longest one. */
 function askAgain([n, device, time], waited) {
-  const run = page.charts[n]?.run;
-  if (!(device < run?.program.devices)) return null;
-  const waits = run.waits[device].toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
-  const moves = waited && waits.length && !waits.some(([from, to]) => from <= time && time < to);
-  const asked = moves ? waits[0][0] : time;
+  const run = page.charts[n]?.run, waits = run?.waits[device];
+  if (!waits) return null;
+  const same = waits.some(([from, to]) => from <= time && time < to);
+  const [longest] = waits.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
+  const asked = waited && !same && longest ? longest[0] : time;
   return asked <= run.timeline.makespan ? [n, device, asked] : null;
 }
 
 // Drawing
 
 function drawAll() {
+  readColours();
   const runs = runsOf(), most = Math.max(...runs.map((run) => run.most)) || 1;
   page.until = Math.max(0, ...runs.map(({ timeline }) => timeline.makespan));
   page.at = Math.min(page.at, page.until);
@@ -85,8 +81,10 @@ function drawAll() {
     paintRun(chart.panel, wantedOf(chart.run));
   }
   drawLegend(runs);
+  drawNotes();
   drawTable();
   drawWelcome();
+  page.wide = $("panels").clientWidth;
   $("head").max = page.until;
   light();
 }
@@ -99,11 +97,10 @@ function wantedOf({ program: { messages }, timeline }) {
   return { path: new Set(of("entry")), messages: shown ? messages.keys() : of("message") };
 }
 
-const several = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 const heldWords = (run) => `${run.heldText(run.most)}${run.bytes ? "" : ` microbatch${run.most === 1 ? "" : "es"}`}`;
 
 function drawCaption({ record, run, refused, panel }) {
-  panel.title.textContent = run?.name ?? FAMILIES[record.schedule.family].name;
+  panel.title.textContent = run?.name ?? record.schedule.name ?? FAMILIES[record.schedule.family].name;
   panel.box.classList.toggle("gone", !run);
   if (!run) return panel.facts.replaceChildren(make("p", { className: "refused" }, refused));
   const { program: { devices, microbatches }, timeline } = run, [held, ...words] = heldWords(run).split(" ");
@@ -112,27 +109,44 @@ function drawCaption({ record, run, refused, panel }) {
   panel.facts.replaceChildren(...facts.map(([value, what]) => make("span", {}, make("b", {}, value), ` ${what}`)));
   if (record.times) panel.facts.append(make("span", {}, "These times are given: costs do not move them."));
   if (panel.coarse) panel.facts.append(make("span", {}, "Heights are shares of time."));
-  const size = `${several(devices, "device")}, ${several(microbatches, "microbatch").replace("chs", "ches")}`;
-  panel.box.setAttribute("aria-label", `${run.name}, ${size}. Arrow keys go from action to action`);
+  const size = `devices: ${devices}, microbatches: ${microbatches}`;
+  panel.box.ariaLabel = `${run.name}, ${size}. Arrow keys go from action to action`;
 }
 
 function drawLegend(runs) {
-  const kinds = [...KINDS].filter((_, k) => runs.some(({ program }) => program.there.has(k)));
-  const looks = kinds.map((kind) => [TABLES.kinds[kind], `${kind} ${TABLES.meanings[kind]}`]);
-  const later = runs.some(({ program }) => program.stages > program.devices), inBytes = runs.some(({ bytes }) => bytes);
-  if (later) looks.push([{ ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage]);
-  looks.push([{ colour: TABLES.colours.lane[0] }, "waiting"]);
+  const has = (k) => runs.some(({ program }) => program.there.has(k)), bytes = runs.flatMap((run) => run.bytes ?? []);
+  const later = runs.some(({ program }) => program.stages > program.devices);
+  const holds = (name) => (of) => of.bytes[name].some(Boolean);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
-  for (const what of together) looks.push([{ colour: TABLES.collective }, what]);
-  const isHeld = ([name]) => runs.some(({ bytes }) => bytes?.some((device) => device.bytes[name].some(Boolean)));
-  if (inBytes) looks.push(...Object.entries(TABLES.memory).filter(isHeld).map(([name, look]) => [look, name]));
-  else looks.push([TABLES.memory["saved activations"], "microbatches held"]);
-  if (!inBytes && kinds.includes("R")) looks.push([INPUTS, "only their input"]);
-  $("legend").replaceChildren(...looks.map(([look, words]) => {
+  const looks = [
+    ...[...KINDS].map((kind, k) => [has(k), TABLES.kinds[kind], `${kind} ${TABLES.meanings[kind]}`]),
+    [later, { ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage],
+    [true, { colour: TABLES.colours.lane[0] }, "waiting"],
+    ...[...together].map((what) => [true, { colour: TABLES.collective }, what]),
+    ...Object.entries(TABLES.memory).map(([name, look]) => [bytes.some(holds(name)), look, name]),
+    [!bytes.length, TABLES.memory["saved activations"], "microbatches held"],
+    [!bytes.length && has(R), INPUTS, "only their input"],
+  ];
+  $("legend").replaceChildren(...looks.filter(([there]) => there).map(([, look, words]) => {
     const canvas = make("canvas", { ariaHidden: "true" });
     swatch(canvas, look);
     return make("li", {}, canvas, words);
   }));
+}
+
+/** What a reader might look for and not find, and why. */
+function drawNotes() {
+  const says = page.charts.flatMap(({ run, given }) => (run ? leftOut(run, given) : []));
+  $("missing").replaceChildren(...says.map((note) => make("p", {}, note)));
+}
+
+function leftOut({ name, program, record, bytes }, { links, sizes }) {
+  const says = [], count = program.messages.length, again = !record.times;
+  if (again && links && !record.links) says.push(`${name} runs without links: the given ones do not join its devices.`);
+  if (again && sizes && !bytes) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
+  if ($("messages").checked && count > TABLES.most_arrows)
+    says.push(`${name} shows no arrows: it has ${count} messages, more than ${TABLES.most_arrows}.`);
+  return says;
 }
 
 function overSoon() {
@@ -144,33 +158,30 @@ function overNow() {
   page.charts.forEach(({ run, panel }, n) => {
     if (run) paintOver(panel, page.at, page.lit?.chart === n ? page.lit : null, page.lit?.twins[n]);
   });
-  const words = `${number(Math.round(page.at * 1000) / 1000)} of ${number(page.until)}`;
-  if (Number($("head").value) !== page.at) $("head").value = page.at;
-  if ($("now").textContent === words) return;
-  $("head").setAttribute("aria-valuetext", `time ${words}`);
-  $("now").textContent = words;
+  $("head").value = page.at;
+  $("now").textContent = `${number(Math.round(page.at * 1000) / 1000)} of ${number(page.until)}`;
+  $("head").ariaValueText = `time ${$("now").textContent}`;
 }
 
 // Asking: a place is [chart, device, time]
 
 /** Light what is asked, here and in the other chart. */
 function light() {
-  const asked = page.hover ?? page.ask, run = page.charts[asked?.[0]]?.run;
-  page.lit = run ? { chart: asked[0], ...litAt(run, asked[1], asked[2]) } : null;
-  const others = page.charts.map((chart) => (chart.run === run ? null : chart.run));
-  if (run) page.lit.twins = others.map((other) => (other ? twinsOf(run.program, page.lit.entry, other.program) : []));
+  const [n, device, time] = page.hover ?? page.ask ?? [], run = page.charts[n]?.run;
+  page.lit = run ? { chart: n, ...litAt(run, device, time) } : null;
+  const isOther = ({ run: other }) => run && other && other !== run && page.lit.entry >= 0;
+  const twins = (chart) => (isOther(chart) ? twinsOf(run.program, page.lit.entry, chart.run.program) : []);
+  if (run) page.lit.twins = page.charts.map(twins);
   overSoon();
 }
 
 /** The same actions in another program; a whole backward there is the same as its half here. */
 function twinsOf({ parts, kind, stage, microbatch }, e, other) {
-  const own = e < 0 ? [] : countTo(parts[e + 1] - parts[e], parts[e]), same = { B: "BI", I: "IB" };
-  const found = own.map((part) => {
-    const kinds = same[KINDS[kind[part]]] ?? KINDS[kind[part]];
-    const twins = [...kinds].map((each) => other.find(KINDS.indexOf(each), stage[part], microbatch[part]));
-    return twins.find((each) => each >= 0);
+  return countTo(parts[e + 1] - parts[e], parts[e]).flatMap((part) => {
+    const letter = KINDS[kind[part]], alike = [...({ B: "BI", I: "IB" }[letter] ?? letter)];
+    const found = alike.map((each) => other.find(KINDS.indexOf(each), stage[part], microbatch[part]));
+    return found.filter((each) => each >= 0).slice(0, 1).map((each) => other.entry[each]);
   });
-  return found.filter((each) => each !== undefined).map((each) => other.entry[each]);
 }
 
 /** Say it where everybody reads it; aloud only if it was asked by key, click or slider: pointing would flood. */
@@ -192,7 +203,7 @@ function ask(place, kept, at = place?.[2] ?? page.at) {
 }
 
 function point(n, found) {
-  const { hover, lit } = page, there = hover && lit.chart === n && lit.device === found?.device;
+  const { hover, lit } = page, there = hover && lit?.chart === n && lit.device === found?.device;
   if ((!found && !hover) || (there && lit.from <= found.time && found.time < lit.to)) return;
   page.hover = found && [n, found.device, found.time];
   light();
@@ -202,54 +213,47 @@ function point(n, found) {
 // A panel: two canvases that take the mouse and the keys
 
 function addPanel(chart, n) {
-  const [base, over] = [0, 1].map(() => make("canvas", { ariaHidden: "true" }));
-  const title = make("h2"), facts = make("div", { className: "caption" });
-  const box = make("div", { className: "panel", tabIndex: 0, role: "application" }, base, over);
+  const section = $("chart").content.firstElementChild.cloneNode(true);
+  const [title, facts, box, base, over] = section.querySelectorAll("h2, .facts, .panel, canvas");
   chart.panel = { title, facts, base, over, box };
-  $("panels").append(make("section", { className: "chart" }, make("div", { className: "caption" }, title, facts), box));
-  let drag = null; // where the button went down, until it moves: then null again, and `scrubs`
-  let scrubs = false;
-  const place = (event) => placeAt(chart.panel, event.offsetX, event.offsetY);
+  $("panels").append(section);
+  let from = 0; // where the button went down
+  const place = (event) => chart.run && placeAt(chart.panel, event.offsetX, event.offsetY);
+  const drags = (event) => Math.abs(event.clientX - from) > 3;
   box.onpointerdown = (event) => {
-    [drag, scrubs] = [event.clientX, false];
+    from = event.clientX;
   };
   box.onpointermove = (event) => {
-    scrubs ||= drag !== null && Math.abs(event.clientX - drag) > 3;
-    if (scrubs) scrub((event.offsetX - chart.panel.left) / chart.panel.scale);
+    if (event.buttons && drags(event)) scrub((event.offsetX - chart.panel.left) / chart.panel.scale);
     else if (!page.kept) point(n, place(event));
   };
-  box.onpointerleave = () => {
-    [drag, scrubs] = [null, false];
-    point(n, null);
-  };
-  box.onpointerup = (event) => {
-    const found = scrubs ? null : place(event);
-    [drag, scrubs] = [null, false];
+  box.onpointerleave = () => point(n, null);
+  box.onclick = (event) => {
+    const found = drags(event) ? null : place(event);
     if (found) ask(page.kept ? null : [n, found.device, found.time], !page.kept);
   };
-  box.onkeydown = (event) => chart.run && !event.ctrlKey && !event.metaKey && onKey(n, chart.run, event);
+  box.onkeydown = (event) => chart.run && press(event, keysOf(n, chart.run));
+}
+
+/** Do what a key is for, if it is for anything. */
+function press(event, does) {
+  if (!Object.hasOwn(does, event.key) || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  does[event.key]();
 }
 
 /** Arrows go from action to action and from device to device, w to the next wait; Escape lets go. */
-function onKey(n, { program: { first, devices }, timeline, waits }, event) {
-  const here = page.ask?.[0] === n, [, device, time] = here ? page.ask : [n, 0, -1];
-  const starts = [...timeline.start.subarray(first[device], first[device + 1])];
-  const begun = waits[device].map(([from]) => from);
-  const after = (times) => times.find((each) => each > time), before = (times) => times.findLast((each) => each < time);
-  const go = (to, found, at) => found !== undefined && to >= 0 && to < devices && ask([n, to, found], true, at);
-  const does = {
-    ArrowRight: () => go(device, after(starts)),
-    ArrowLeft: () => go(device, before(starts)),
-    ArrowUp: () => go(device - 1, Math.max(0, time), page.at),
-    ArrowDown: () => go(device + 1, Math.max(0, time), page.at),
-    w: () => go(device, after(begun)),
-    W: () => go(device, before(begun)),
-    Escape: () => ask(null, false),
-    " ": play,
+function keysOf(n, { program: { first }, timeline, waits }) {
+  const [, device, time] = page.ask?.[0] === n ? page.ask : [n, 0, -1];
+  const starts = timeline.start.subarray(first[device], first[device + 1]), begun = waits[device].map(([from]) => from);
+  const go = (to, found, at) => found !== undefined && waits[to] && ask([n, to, found], true, at);
+  const after = (times) => () => go(device, times.find((each) => each > time));
+  const before = (times) => () => go(device, times.findLast((each) => each < time));
+  const across = (by) => () => go(device + by, Math.max(0, time), page.at);
+  return {
+    ArrowRight: after(starts), ArrowLeft: before(starts), ArrowUp: across(-1), ArrowDown: across(1),
+    w: after(begun), W: before(begun), Escape: () => ask(null, false), " ": play,
   };
-  if (!Object.hasOwn(does, event.key)) return;
-  event.preventDefault();
-  does[event.key]();
 }
 
 // The playhead
@@ -261,107 +265,74 @@ function scrub(time) {
 
 /** To the next time, or the last one, at which anything begins or ends. */
 function step(forward) {
-  let found = forward ? page.until : 0;
-  for (const { timeline: { start, end } } of runsOf()) for (const column of [start, end]) for (const time of column) {
-    if (forward ? time > page.at && time < found : time < page.at && time > found) found = time;
-  }
-  scrub(found);
+  const times = runsOf().flatMap(({ timeline: { start, end } }) => [...start, ...end]);
+  const nearer = (best, time) => (forward ? page.at < time && time < best : best < time && time < page.at);
+  scrub(times.reduce((best, time) => (nearer(best, time) ? time : best), forward ? page.until : 0));
 }
 
 function play() {
   const going = !waiting.play;
   [$("play").textContent, $("play").ariaPressed] = [going ? "Pause" : "Play", String(going)];
-  clearTimeout(waiting.play);
-  waiting.play = 0;
-  if (!going) return;
-  if (page.at >= page.until) page.at = 0;
-  const goOn = (before) => (waiting.play = setTimeout(() => {
-    const now = performance.now();
-    if (still.matches) step(true);
-    else scrub(page.at + ((now - before) / 12000) * page.until);
-    if (page.at >= page.until) play();
-    else goOn(now);
-  }, still.matches ? 600 : 15));
-  goOn(performance.now());
+  clearInterval(waiting.play);
+  waiting.play = going ? setInterval(playOn, still.matches ? 600 : 15) : 0;
+  page.played = performance.now();
+  if (going && page.at >= page.until) scrub(0);
+}
+
+/** All in twelve seconds; or, for who wants no motion, from one event to the next. */
+function playOn() {
+  const before = page.played;
+  page.played = performance.now();
+  if (still.matches) step(true);
+  else scrub(page.at + ((page.played - before) / 12000) * page.until);
+  if (page.at >= page.until) play();
 }
 
 // Controls, table, welcome
 
-function buildControls(all) {
-  const more = make("button", { id: "more", type: "button" }, "More to move");
-  more.onclick = () => showMore(more.ariaExpanded !== "true");
-  for (const { id, label, more: hides, range, set } of controls) {
-    const input = range ? make("input", { id, type: "range" }) : make("select", { id });
-    const value = range ? [make("output", { htmlFor: id, ariaLive: "off" })] : [];
-    input.addEventListener("input", () => {
-      set(range ? Number(input.value) : input.value);
-      if (range) value[0].textContent = number(Number(input.value));
-    });
-    if (hides && !more.isConnected) $("controls").append(more);
-    const className = hides ? "control more" : "control";
-    $("controls").append(make("label", { className }, make("span", {}, label), input, ...value));
-  }
-  showMore(all);
+/** A control as its chart is now; a slider grows with what it is given. */
+function refresh({ id, of, now, choices }) {
+  const input = $(id), value = now();
+  input.disabled = !of().length;
+  if (choices) return offer(input, choices(), value);
+  if (value > input.max) Object.assign(input, { max: 2 * value, step: input.step < 1 ? value / 8 : 1 });
+  input.value = value;
+  input.nextElementSibling.textContent = number(value);
 }
 
-function showMore(all) {
-  $("more").ariaExpanded = String(all);
-  $("controls").classList.toggle("few", !all);
+/** A select with these choices, [value, words]: new ones only if they changed, so that an open one stays open. */
+function offer(select, choices, value) {
+  const key = choices.join(), option = ([value, words]) => make("option", { value: value ?? "" }, words);
+  if (select.dataset.key !== key) select.replaceChildren(...choices.map(option));
+  [select.dataset.key, select.value] = [key, value ?? ""];
 }
-
-function refreshControls() {
-  for (const { id, range, choices, now, enabled } of controls) {
-    const input = $(id), value = now();
-    input.disabled = !enabled();
-    if (range) {
-      const [min, to, step] = range, max = Math.max(to, value > to ? 2 * value : Number(input.max));
-      Object.assign(input, { min, max, step: step < 1 ? (step * max) / to : step, value });
-      input.nextSibling.textContent = number(value);
-      continue;
-    }
-    const wanted = choices(), key = wanted.map(([, words]) => words).join();
-    if (input.dataset.key !== key) input.replaceChildren(...wanted.map(option));
-    [input.dataset.key, input.value] = [key, value];
-  }
-}
-
-const option = ([value, words]) => make("option", { value }, words);
 
 /** All actions of a chart's device; made when it is open. */
 function drawTable() {
   if (!$("list").open) return;
-  const select = $("which").querySelector("select"), wanted = select.value;
+  const select = $("which").querySelector("select");
   const placesOf = ({ run }, n) => (run?.waits ?? []).map((_, d) => [`${n} ${d}`, `${run.name}, device ${d}`]);
-  const places = page.charts.flatMap(placesOf);
-  select.replaceChildren(...places.map(option));
-  if (places.some(([value]) => value === wanted)) select.value = wanted;
-  if (!places.length) return;
+  offer(select, page.charts.flatMap(placesOf), select.value);
+  if (select.selectedIndex < 0) select.selectedIndex = 0;
+  if (!select.value) return;
   const [n, d] = select.value.split(" ").map(Number), { program, timeline, held, heldText } = page.charts[n].run;
   const { first, parts, kind, stage, microbatch, entries } = program, { start, end } = timeline;
   const rows = countTo(first[d + 1] - first[d], first[d]).map((e) => {
     const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], after = held[d].total[heldAt(held[d], end[e])];
     return [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), heldText(after)];
   });
-  const cell = (tag) => (text, i) => make(tag, { className: i > 1 ? "number" : "" }, String(text));
-  const cells = (tag) => (row) => make("tr", {}, ...row.map(cell(tag)));
-  const heads = cells("th")(["action", "what", "stage", "microbatch", "start", "end", "held then"]);
-  $("table").replaceChildren(make("thead", {}, heads), make("tbody", {}, ...rows.map(cells("td"))));
+  const rowOf = (cells) => make("tr", {}, ...cells.map((each) => make("td", {}, each)));
+  $("table").tBodies[0].replaceChildren(...rows.map(rowOf));
 }
 
-/** The first screen of a site: one sentence, two numbers that change, two ways on. */
+/** The two numbers of a site's first screen. */
 function drawWelcome() {
-  $("welcome").hidden = $("site").hidden = !page.welcome;
-  if (!page.welcome) return;
-  const [one, other] = page.charts.map(({ run }) => run), facts = [];
-  if (one) facts.push([percent(one.waiting), `of the time devices wait with ${one.name}`]);
+  const [one, other] = runsOf();
+  if (!one || !$("welcome")) return;
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
-  if (one) facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
-  const safe = (href) => (/^(https?:|[^:]*$)/.test(href) ? href : "#");
-  const linksTo = (name) => page.welcome[name].map(({ text, href }) => make("a", { href: safe(href) }, text));
-  $("title").textContent = page.welcome.sentence;
-  const items = facts.map(([value, words]) => make("li", {}, make("b", {}, value), words));
-  $("welcome").replaceChildren(make("ul", {}, ...items), make("nav", { ariaLabel: "ways on" }, ...linksTo("ways")));
-  $("site").replaceChildren(...linksTo("more"));
+  const facts = [[percent(one.waiting), `of the time devices wait with ${one.name}`]];
+  facts.push([one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`]);
+  $("numbers").replaceChildren(...facts.map(([value, words]) => make("li", {}, make("b", {}, value), words)));
 }
 
 function showView(name) {
@@ -369,7 +340,6 @@ function showView(name) {
     $(each).hidden = each !== name;
     $(`show-${each}`).ariaPressed = String(each === name);
   }
-  if (name === "charts") drawAll();
 }
 
 // In and out
@@ -377,27 +347,24 @@ function showView(name) {
 /** Show what a state, or JSON of the library, says; an Error in words for anything else, and nothing changes. */
 function load(json) {
   const found = readLoaded(json, page.charts.map(({ record }) => record));
-  const givenOf = (record) => (record.schedule.rows ? record : null);
-  const charts = found.charts.map((record) => ({ record, given: givenOf(record), run: runOf(record) }));
-  if (found.board) board?.load(found.board);
-  const { at = 0, ask = null } = found, { program, order } = (charts.find(({ given }) => !given) ?? charts[0]).run;
-  const { devices, microbatches } = program, stages_per_device = order.options?.stages_per_device ?? 2;
+  const charts = found.charts.map((given) => ({ given, run: runOf(given) }));
   for (const chart of charts) chart.record = chart.run.record;
+  if (found.board) board.load(found.board);
+  const { at = 0, ask = null } = found, { run } = charts.find(({ given }) => !given.schedule.rows) ?? charts[0];
+  const { order: { options }, program: { devices, microbatches } } = run;
   Object.assign(page, { charts, at, ask, kept: false, hover: null, lit: null, stage: null });
-  page.size = { devices, microbatches, stages_per_device };
+  page.size = { devices, microbatches, stages_per_device: options?.stages_per_device ?? 2 };
   $("panels").replaceChildren();
+  showView("charts");
   runNow();
 }
 
 function state() {
-  if (waiting.run) {
-    cancelAnimationFrame(waiting.run);
-    runNow();
-  }
-  const runs = runsOf();
-  const recorded = ({ record, order: { placement, microbatches, name, options } }) => ({
-    ...record, schedule: { ...record.schedule, options, placement, microbatches, name },
-  });
+  if (waiting.run) runNow();
+  const runs = runsOf(), highest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
+  const recorded = ({ record, order: { placement, microbatches, name, options } }) => (
+    { ...record, schedule: { ...record.schedule, options, placement, microbatches, name } }
+  );
   const timesOf = ({ program: { entries, home }, timeline: { start, end } }) =>
     entries.map((each, e) => [home[e], writeEntry(each), start[e], end[e]]);
   const messagesOf = ({ program: { messages, stage, kind, microbatch }, timeline: { sent, arrived } }) =>
@@ -405,35 +372,28 @@ function state() {
       const action = writeEntry([stage[part], kind[part], microbatch[part]]);
       return [action, source, target, sent?.[i] ?? null, arrived?.[i] ?? null];
     });
-  const highest = (list) => list.reduce((a, b) => Math.max(a, b), 0);
   return {
     charts: runs.map(recorded), at: page.at, ask: page.ask, times: runs.map(timesOf), messages: runs.map(messagesOf),
     makespan: runs.map(({ timeline }) => timeline.makespan),
     peak: runs.map(({ counts }) => counts.map((each) => highest(each.counts))),
     bytes: runs.map(({ bytes }) => bytes && bytes.map(({ total }) => highest(total))),
-    sentence: $("say").textContent,
-    board: board && board.state(),
+    sentence: $("say").textContent, board: board.state(),
   };
 }
 
-/** Show what the address says after its #: a state, or #board=NAME for an empty board, of one's own if it is "own". */
+/** Show what the address says after its #: charts, or a board alone. */
 function fromLink() {
-  const text = location.hash.slice(1), [, named] = /^board=([\w-]+)$/.exec(text) ?? [];
+  const text = location.hash.slice(1);
+  if (!text) return;
+  showView("charts"); // what is hidden has no width to draw in
   try {
-    if (named) openBoard(named === "own" ? "free" : named);
-    else if (text) load(fromFragment(text));
+    const found = fromFragment(text);
+    if (found.charts.length) return load(found);
+    board.load(found.board);
+    showView("board");
   } catch (error) {
     $("say").textContent = `this link shows nothing: ${error.message}`;
   }
-}
-
-function openBoard(name) {
-  const choose = $("board").querySelector("select");
-  const known = [...choose.options].some(({ value }) => value === name);
-  if (!known) throw new Error(`there is no puzzle "${name.slice(0, 40)}"`);
-  choose.value = name;
-  choose.dispatchEvent(new Event("change"));
-  showView("board");
 }
 
 async function copyLink() {
@@ -447,48 +407,34 @@ async function copyLink() {
   }
 }
 
-function open() {
-  const shown = JSON.parse($("shown").textContent);
-  page.welcome = shown.welcome;
-  readColours();
-  buildControls(!page.welcome && window.innerWidth > 600);
-  $("notes").replaceChildren(...(shown.notes ?? []).map((note) => make("p", {}, note)));
-  load(shown);
-  $("views").hidden = !shown.puzzles?.length;
-  if (shown.puzzles?.length) board = mountBoard($("board"), { puzzles: shown.puzzles, load: fromBoard, make });
+function listen() {
   const on = (id, event, does) => $(id).addEventListener(event, does);
+  for (const { id, choices, set } of controls)
+    on(id, "input", ({ target }) => set(choices ? choices()[target.selectedIndex][0] : target.valueAsNumber));
   for (const name of ["charts", "board"]) on(`show-${name}`, "click", () => showView(name));
   for (const id of ["path", "messages"]) on(id, "change", drawAll);
+  for (const event of ["toggle", "change"]) on("list", event, drawTable);
+  const back = () => step(false), forth = () => step(true);
   on("play", "click", play);
-  on("back", "click", () => step(false));
-  on("forth", "click", () => step(true));
-  on("head", "input", () => scrub(Number($("head").value)));
-  on("head", "keydown", (event) => {
-    if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
-    event.preventDefault();
-    step(event.key === "ArrowRight");
-  });
+  on("back", "click", back);
+  on("forth", "click", forth);
+  on("head", "input", () => scrub($("head").valueAsNumber));
+  on("head", "keydown", (event) => press(event, { ArrowLeft: back, ArrowRight: forth }));
   on("copy", "click", copyLink);
-  on("list", "toggle", drawTable);
-  on("which", "change", drawTable);
   window.addEventListener("hashchange", fromLink);
-  let wide = 0;
-  new ResizeObserver(([{ contentRect: { width } }]) => {
-    if (width && width !== wide) requestAnimationFrame(drawAll);
-    wide = width || wide;
-  }).observe($("panels"));
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
-    matchMedia(query).addEventListener("change", () => {
-      readColours();
-      drawAll();
-    });
-  window.pipeline = { load, state };
-  fromLink();
+    matchMedia(query).addEventListener("change", drawAll);
+  new ResizeObserver(([{ contentRect: { width } }]) => {
+    if (width && Math.round(width) !== page.wide) requestAnimationFrame(drawAll);
+  }).observe($("panels"));
 }
 
-function fromBoard(json) {
-  showView("charts"); // what is hidden has no width to draw in
-  load(json);
-}
-
-open();
+const shown = JSON.parse($("shown").textContent);
+const puzzles = shown.puzzles.map((each) => ({ ...each, costs: { ...UNIT, ...each.costs } }));
+const board = mountBoard($("board"), { puzzles, load, make });
+$("move")?.replaceWith($("M").closest("label"));
+$("more").open = !shown.welcome && window.innerWidth > 600;
+listen();
+load(shown);
+window.pipeline = { load, state };
+fromLink();

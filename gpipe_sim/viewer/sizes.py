@@ -7,8 +7,9 @@ the samples.
     {"samples": 8, "arrays": [[fixed, per_sample], ...], "stages": [{...}, ...]}
 
 A stage has the bytes of its "parameters" and "optimizer state", its "gradients" as [fixed, per_sample], and
-lists of the numbers of arrays: what it "keeps" in each category that ``HOLDS`` has, and its "output", "output
-gradient" and "input gradient", which are messages. Arrays that are always in the same lists are one.
+lists of the numbers of arrays: what it "keeps" in each category that ``HOLDS`` has, where its boundary inputs
+are what the stage before sends it, and the "output gradient" that the stage after sends it. Arrays that are
+always in the same lists are one.
 """
 
 from collections import Counter
@@ -26,8 +27,7 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.memory.prediction import devices_on_paper
 from gpipe_sim.memory.profile import Profile
 
-OUTPUT, OUTPUT_GRADIENT, INPUT_GRADIENT = "output", "output gradient", "input gradient"
-PASSING = (OUTPUT, OUTPUT_GRADIENT, INPUT_GRADIENT)
+OUTPUT_GRADIENT = "output gradient"
 EXACT = 2**53  #: doubles count every whole number up to here
 Place = tuple[int, str]  #: a stage, and what its array is there
 
@@ -44,12 +44,8 @@ class _Watched(Memory):
         if category != MESSAGES:
             stage = key if isinstance(key, int) else key[0]
             self.places[stage, category] = list(roots(value))
-            return
-        way, stage, _ = key
-        if way is Kind.F:
-            self.places[stage - 1, OUTPUT] = _arrays(value)
-        else:
-            self.places[stage, OUTPUT_GRADIENT] = self.places[stage + 1, INPUT_GRADIENT] = _arrays(value)
+        elif key[0] is not Kind.F:
+            self.places[key[1], OUTPUT_GRADIENT] = _arrays(value)
 
     def came_in(self, key: Hashable, boundary: Boundary) -> None:
         self.places[key[0], BOUNDARY] = _arrays(boundary)  # type: ignore[index]
@@ -81,7 +77,7 @@ def sizes_of(profile: Profile) -> dict[str, Any]:
             STATE: in_all(stage, STATE)[0],
             GRADIENTS: in_all(stage, GRADIENTS),
             "keeps": {name: numbers.get((stage, name), []) for name in ACTIVATIONS},
-            **{name: numbers.get((stage, name), []) for name in PASSING},
+            OUTPUT_GRADIENT: numbers.get((stage, OUTPUT_GRADIENT), []),
         }
 
     if 2 * profile.samples * sum(map(sum, affine.values())) >= EXACT:
@@ -95,7 +91,9 @@ def _grouped(
     places: dict[Place, list[Some]], affine: dict[int, tuple[int, int]]
 ) -> tuple[dict[Place, list[int]], list[list[int]]]:
     """The numbers of arrays by place, and the bytes of each; those that go everywhere together are one."""
-    passing = {place: arrays for place, arrays in places.items() if place[1] in (*ACTIVATIONS, *PASSING)}
+    passing = {
+        place: arrays for place, arrays in places.items() if place[1] in (*ACTIVATIONS, OUTPUT_GRADIENT)
+    }
     goes: dict[int, Counter[Place]] = {}
     for place, arrays in passing.items():
         for array in arrays:

@@ -8,7 +8,7 @@ from gpipe_sim.core.gpipe import DRAINS
 from gpipe_sim.core.memory import CATEGORIES
 from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.remat import MODES
-from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS
+from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS, in_flight
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.drawing import geometry, options, palette, panel
 from gpipe_sim.errors import MOST
@@ -26,6 +26,7 @@ def tables() -> dict[str, Any]:
     return {
         "needs": {kind: [[source, step] for source, step in NEEDS[kind]] for kind in Kind},
         "holds": {kind: HOLDS[kind] for kind in Kind} | {"recomputed": HOLDS_RECOMPUTED},
+        "in_flight": {kind: in_flight(kind) for kind in Kind},
         "categories": list(CATEGORIES),
         "assumed": ASSUMED,
         "rings": [ALL_REDUCE, NORM],

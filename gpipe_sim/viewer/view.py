@@ -20,7 +20,7 @@ from gpipe_sim.links.links import Link, Links, Nodes
 from gpipe_sim.memory.limit import read_limits
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.viewer.document import page
-from gpipe_sim.viewer.puzzles import puzzles
+from gpipe_sim.viewer.puzzles import Puzzle, puzzles
 from gpipe_sim.viewer.shown import FIXED, ROUNDED, Record, inexact, of_schedule, of_timeline
 from gpipe_sim.viewer.sizes import sizes_of
 
@@ -100,8 +100,18 @@ def as_html(*given: Schedule | Timeline, **how: Any) -> str:
     costs = how.get("costs")
     notes = [FIXED] * (costs is not None and type(costs) is not Costs)
     notes += [ROUNDED] * inexact(*_numbers(given, **how))
-    board = [each.record() | {"rows": None, "facts": each.facts} for each in puzzles().values()]  # no order
-    return page(shown | {"charts": charts, "at": 0, "notes": notes, "puzzles": board})
+    boards = [_board(each) for each in puzzles().values()]
+    return page(shown | {"charts": charts, "at": 0, "notes": notes, "puzzles": boards})
+
+
+def _board(puzzle: Puzzle) -> Record:
+    """What a page has to know of a puzzle: not its order (that is to be found) nor a cost that is usual."""
+    record = {
+        name: value for name, value in puzzle.record().items() if value and name not in ("rows", "bound")
+    }
+    usual = asdict(Costs())
+    costs = {name: cost for name, cost in record["costs"].items() if cost != usual[name]}
+    return record | {"costs": costs, "facts": puzzle.facts}
 
 
 def record(

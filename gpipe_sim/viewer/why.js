@@ -9,242 +9,171 @@ import { U, writeEntry } from "./clock.js";
 
 /** A time as text, as Python writes it: whole numbers in full, others to four digits, from 1000 on without decimals. */
 export function number(value) {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
   if (Number.isInteger(value)) return String(BigInt(value));
-  const below = Math.floor(value), more = value - below;
-  if (Math.abs(value) >= 1000) return String(below + (more > 0.5 || (more === 0.5 && below % 2) ? 1 : 0));
-  const halfWay = /^(-?\d\.\d\d[02468])50+(e.+)$/.exec(value.toExponential(40)); // Python takes the even digit too
-  const [digits, power] = (halfWay ? halfWay[1] + halfWay[2] : value.toExponential(3)).split("e").map(Number);
-  return power < -4 ? `${digits}e-${String(-power).padStart(2, "0")}` : String(Number(`${digits}e${power}`));
+  if (!Number.isFinite(value)) return String(value).replace("Infinity", "inf");
+  const digits = Math.max(4, String(Math.trunc(Math.abs(value))).length);
+  const halfWay = /^(.*[02468]\.?)50{49}$/.exec(value.toPrecision(digits + 50)); // Python takes the even digit then
+  const rounded = halfWay ? halfWay[1] : value.toPrecision(digits);
+  if (Math.abs(rounded) >= 1e-4) return String(Number(rounded));
+  return value.toExponential(3).replace(/\.?0+e/, "e").replace(/-(\d)$/, "-0$1");
 }
 
 /** A timeline as Python gives it: start and end by entry, sent and arrived (or null) by need that crosses. */
-export function givenTimeline(program, times) {
-  const crossing = program.messageOf.filter((message) => message >= 0), collectives = times.collectives ?? [];
-  const byMessage = (column) => {
-    const found = new Float64Array(program.messages.length);
-    column.forEach((time, i) => (found[crossing[i]] = time));
-    return found;
-  };
-  const [start, end] = [times.start, times.end].map((column) => Float64Array.from(column));
-  const [sent, arrived] = [times.sent, times.arrived].map((column) => (column ? byMessage(column) : null));
-  const makespan = [...end, ...collectives.map((each) => each.end)].reduce((a, b) => Math.max(a, b), 0);
-  return { program, start, end, sent, arrived, makespan, stuck: new Map(), collectives, measured: true };
-}
-
-const madeOnce = new WeakMap();
-
-/** What `make` makes of a timeline: made when first asked for, and kept as long as the timeline is. */
-export function oncePer(timeline, make) {
-  if (!madeOnce.has(timeline)) madeOnce.set(timeline, new Map());
-  const made = madeOnce.get(timeline);
-  if (!made.has(make)) made.set(make, make(timeline));
-  return made.get(make);
+export function givenTimeline(program, { start, end, sent, arrived, collectives }) {
+  const crossing = program.messageOf.filter((message) => message >= 0); // each message is there at its place, or later
+  const byMessage = (times) => times && program.messages.map((_, i) => times[crossing.indexOf(i, i)]);
+  const makespan = [...end, ...collectives.map((each) => each.end)].reduce((most, each) => Math.max(most, each), 0);
+  const both = { sent: byMessage(sent), arrived: byMessage(arrived) }, doubles = (times) => Float64Array.from(times);
+  return { program, start: doubles(start), end: doubles(end), ...both, makespan, stuck: new Map(), collectives };
 }
 
 /** Entries in the order in which they end. Of some that start and end together, what needs another one is later. */
 export function inOrder({ program, start, end }) {
-  const level = levelsOf(program), ended = [...level.keys()].filter((e) => end[e] >= 0);
-  return ended.sort((a, b) => end[a] - end[b] || start[a] - start[b] || level[a] - level[b] || a - b);
+  const level = levelsOf(program);
+  const later = (a, b) => end[a] - end[b] || start[a] - start[b] || level[a] - level[b] || a - b;
+  return [...level.keys()].sort(later);
 }
 
 /** By entry, the round in which it runs if in each round every device goes on that can. */
-function levelsOf({ size, devices, first, needs, needsFrom, entry }) {
-  const level = new Int32Array(size).fill(size), next = first.slice(0, devices);
-  const canRun = (e, round) => {
-    for (let n = needsFrom[e]; n < needsFrom[e + 1]; n++) if (level[entry[needs[n]]] >= round) return false;
-    return true;
-  };
-  for (let round = 0, ran = true; ran; round++) {
-    ran = false;
-    for (let d = 0; d < devices; d++) {
-      if (next[d] === first[d + 1] || !canRun(next[d], round)) continue;
-      level[next[d]++] = round;
-      ran = true;
-    }
+function levelsOf({ size, rows, first, needs, needsFrom, entry, home }) {
+  const level = new Int32Array(size), next = first.slice(0, -1), ran = (e) => e < next[home[e]];
+  const canRun = (e) => needs.slice(needsFrom[e], needsFrom[e + 1]).every((need) => ran(entry[need]));
+  for (let round = 0, going = [...rows.keys()]; going.length; round++) {
+    going = [...rows.keys()].filter((device) => next[device] < first[device + 1] && canRun(next[device]));
+    for (const device of going) level[next[device]++] = round;
   }
   return level;
 }
 
-const partText = ({ stage, kind, microbatch }, part) => writeEntry([stage[part], kind[part], microbatch[part]]);
+const fromTo = (from, to) => `from ${number(from)} to ${number(to)}`;
+export const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
+const onDevice = ({ first }, device) => range(first[device], first[device + 1]);
 
 /** The first of the items for which `key` is largest, or undefined. */
-function firstMost(items, key) {
-  const keys = items.map(key);
-  return items[keys.indexOf(keys.reduce((a, b) => Math.max(a, b), -Infinity))];
-}
+const firstMost = (items, key) =>
+  items.reduce((most, each) => (most === undefined || key(each) > key(most) ? each : most), undefined);
 
-/** For each cause, the one that held it back. Where there is no entry or message, its number is -1. */
-class HeldBack {
-  constructor(timeline) {
-    Object.assign(this, timeline.program, timeline);
-    const { messages, sent, arrived, collectives } = this, last = new Map();
-    this.byArrival = arrived ? [...messages.keys()].sort((a, b) => arrived[a] - arrived[b] || a - b) : [];
-    this.aheadOnLink = new Map();
-    for (const i of [...this.byArrival].sort((a, b) => sent[a] - sent[b])) {
-      const link = `${messages[i].source} ${messages[i].target}`;
-      this.aheadOnLink.set(i, last.get(link) ?? -1);
-      last.set(link, i);
-    }
-    this.ending = new Map(); // collectives by their end
-    collectives.forEach(({ end }, i) => this.ending.set(end, [...(this.ending.get(end) ?? []), i]));
+/** What held back each cause of a timeline, as functions; of what is not there, they say undefined. */
+function causesOf({ program, start, end, sent, arrived, collectives }) {
+  const { entries, entry, first, home, needs, needsFrom, messages, messageOf, stage, kind, microbatch } = program;
+  const text = (p) => writeEntry([stage[p], kind[p], microbatch[p]]), action = (e) => writeEntry(entries[e]);
+  const leaving = (a, b) => sent[a] - sent[b] || arrived[a] - arrived[b] || a - b;
+  const byLeaving = sent ? [...messages.keys()].sort(leaving) : [];
+  const source = (need) => entry[needs[need]], sender = (message) => entry[messages[message].part];
+  const arrival = (need) => arrived?.[messageOf[need]] ?? end[source(need)];
+  const latest = (e) => firstMost(range(needsFrom[e], needsFrom[e + 1]), arrival); // of all that an entry needs
+  const before = (e) => (e > first[home[e]] ? e - 1 : undefined); // on its device
+  const couldStart = (e) => Math.max(end[before(e)] ?? 0, arrival(latest(e)) ?? 0);
+  const onOneLink = (a, b) => messages[a].source === messages[b].source && messages[a].target === messages[b].target;
+  const starts = (cause) => start[cause.entry] ?? sent?.[cause.message] ?? collectives[cause.collective].start;
+  const ends = (cause) => end[cause.entry] ?? collectives[cause.collective].end;
+
+  /** The cause of a cause. The device's own previous action wins if a message came as it ended. */
+  function by({ entry: e, message, collective }) {
+    if (collective >= 0) return beforeTogether(collective);
+    if (message >= 0) return ahead(message) ?? { entry: sender(message) };
+    const summed = start[e] > couldStart(e) && together(home[e], start[e]), need = latest(e), own = before(e);
+    if (summed) return summed;
+    if (need === undefined || end[own] >= arrival(need)) return own >= 0 ? { entry: own } : undefined;
+    return arrival(need) > end[source(need)] ? { message: messageOf[need] } : { entry: source(need) };
   }
 
-  source = (need) => this.entry[this.needs[need]];
-  sender = (message) => this.entry[this.messages[message].part];
-  before = (e) => (e > this.first[this.home[e]] ? e - 1 : -1); // on its device
-  message = (need) => (this.arrived ? this.messageOf[need] : -1);
-  arrival = (need) => (this.message(need) < 0 ? this.end[this.source(need)] : this.arrived[this.message(need)]);
-
-  /** Of all that an entry needs, what arrives last, or undefined. */
-  need(e) {
-    const from = this.needsFrom[e], count = this.needsFrom[e + 1] - from;
-    return firstMost(Array.from({ length: count }, (_, i) => from + i), this.arrival);
-  }
-
-  /** When its device is free and all that it needs has arrived. */
-  couldStart(e) {
-    const need = this.need(e);
-    return Math.max(this.end[this.before(e)] ?? 0, need === undefined ? 0 : this.arrival(need));
-  }
-
-  /** The cause of a cause, or undefined. The device's own previous action wins if a message came as it ended. */
-  by({ entry: e, message, collective }) {
-    if (collective !== undefined) return this.beforeTogether(collective);
-    if (message !== undefined) {
-      const ahead = this.ahead(message);
-      return ahead < 0 ? { entry: this.sender(message) } : { message: ahead };
-    }
-    const late = this.start[e] > this.couldStart(e), before = this.before(e), need = this.need(e);
-    const summed = late ? this.together(this.home[e], this.start[e]) : undefined;
-    if (summed !== undefined) return { collective: summed };
-    if (need === undefined || this.end[before] >= this.arrival(need)) return before < 0 ? undefined : { entry: before };
-    const brings = this.message(need), source = this.source(need);
-    return brings >= 0 && this.arrived[brings] > this.end[source] ? { message: brings } : { entry: source };
-  }
-
-  /** The entry, or if updates took no time, the last one before it that kept the device busy. */
-  tookTime(e) {
-    const instant = this.start[e] === this.end[e] && this.end[this.before(e)] === this.end[e];
-    return instant ? this.tookTime(this.before(e)) : e;
-  }
-
-  /** A collective of this device that ends just then; of those before `until`. */
-  together(device, end, until = Infinity) {
-    return this.ending.get(end)?.find((i) => i < until && this.collectives[i].devices.includes(device));
+  /** A collective of this device that ends at a time; of those before `until`. */
+  function together(device, time, until = collectives.length) {
+    const collective = collectives.findIndex((its, i) => i < until && its.end === time && its.devices.includes(device));
+    return collective < 0 ? undefined : { collective };
   }
 
   /** What a collective waited for: another one on a device of its own, or what it sums or passes on. */
-  beforeTogether(collective) {
-    const { first, parts, kind, start, end } = this, its = this.collectives[collective];
-    const earlier = its.devices.map((device) => this.together(device, its.start, collective));
-    const found = earlier.filter((i) => i !== undefined).map((i) => [{ collective: i }, this.collectives[i].end]);
-    for (const device of its.devices) {
-      for (let e = first[device]; e < first[device + 1]; e++) {
-        const here = its.stage === null || this.stage.subarray(parts[e], parts[e + 1]).includes(its.stage);
-        if (here && start[e] < its.start && kind[parts[e + 1] - 1] !== U) found.push([{ entry: e }, end[e]]);
-      }
-    }
-    return firstMost(found, ([, ends]) => Math.min(ends, its.start))?.[0];
+  function beforeTogether(collective) {
+    const { stage, devices, start: from } = collectives[collective];
+    const sums = ([s, , , other]) => stage === null || s === stage || other === stage;
+    const made = (e) => start[e] < from && entries[e].at(-2) !== U && sums(entries[e]);
+    const earlier = devices.map((device) => together(device, from, collective)).filter(Boolean);
+    const actions = devices.flatMap((device) => onDevice(program, device)).filter(made).map((e) => ({ entry: e }));
+    return firstMost([...earlier, ...actions], (cause) => Math.min(ends(cause), from));
   }
 
-  /** The message that one waits for after its action has ended: on its link, or on a wire that links share; or -1. */
-  ahead(message) {
-    const { sent, arrived } = this, leaves = sent[message], ahead = this.aheadOnLink.get(message);
-    if (leaves <= this.end[this.sender(message)]) return -1;
-    if (arrived[ahead] >= leaves) return ahead;
-    return firstMost(this.byArrival.filter((i) => sent[i] < leaves && leaves <= arrived[i]), (i) => sent[i]) ?? -1;
+  /** The message that one waits for after its action has ended: on its link, or on a wire that links share. */
+  function ahead(own) {
+    const leaves = sent[own];
+    if (leaves <= end[sender(own)]) return undefined;
+    const earlier = byLeaving.slice(0, byLeaving.indexOf(own)), last = earlier.findLast((i) => onOneLink(i, own));
+    if (arrived[last] >= leaves) return { message: last };
+    const message = firstMost(earlier.filter((i) => sent[i] < leaves && leaves <= arrived[i]), (i) => sent[i]);
+    return message === undefined ? undefined : { message };
+  }
+
+  /** What an entry that never starts waits for first. */
+  function stuckAt(e) {
+    const part = needs.slice(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
+    return `is stuck at ${action(e)}: it needs ${text(part)} (queued on device ${home[entry[part]]})`;
   }
 
   /** When what is needed runs; and if that takes a while, when it arrives, and which link was not free. */
-  runs(need) {
-    const source = this.source(need), message = this.message(need), made = this.end[source];
-    const on = `which device ${this.home[source]} runs from ${number(this.start[source])} to ${number(made)}`;
-    const says = `${partText(this, this.needs[need])}, ${on}`;
-    if (message < 0 || this.arrived[message] <= made) return says;
-    const ahead = this.ahead(message), arrives = `arrives at ${number(this.arrived[message])}`;
-    if (ahead < 0) return `${says} and which ${arrives}`;
-    const [own, other] = [message, ahead].map((i) => this.messages[i]), first = partText(this, other.part);
-    const same = own.source === other.source && own.target === other.target;
-    const where = same ? `for the link, where ${first} is` : `while what ${first} made is sent`;
-    return `${says} and which waits until ${number(this.sent[message])} ${where}, and ${arrives}`;
+  function runs(need) {
+    const e = source(need), own = messageOf[need];
+    const says = `${text(needs[need])}, which device ${home[e]} runs ${fromTo(start[e], end[e])}`;
+    if (arrival(need) <= end[e]) return says;
+    const other = ahead(own)?.message, arrives = `arrives at ${number(arrived[own])}`;
+    if (other === undefined) return `${says} and which ${arrives}`;
+    const made = text(messages[other].part);
+    const where = onOneLink(own, other) ? `for the link, where ${made} is` : `while what ${made} made is sent`;
+    return `${says} and which waits until ${number(sent[own])} ${where}, and ${arrives}`;
   }
 
   /** Pairs [entry, words]: what one waited for, and what held that back in turn if it came after the gap began. */
-  chain(e, since) {
-    const links = [];
-    for (let head = "", need; links.length < 2 && (need = this.need(e)) !== undefined; ) {
-      e = this.source(need);
-      links.push([e, head + this.runs(need)]);
-      const busy = this.couldStart(e) > since ? this.by({ entry: e })?.entry : e;
-      if (busy === e) break;
-      if (this.home[busy] === this.home[e]) return [...links, this.isBusy(this.tookTime(busy))];
-      head = `${partText(this, this.needs[need])} itself waits for `;
+  function chain(e, since, head = "") {
+    const need = latest(e), made = source(need), link = [made, head + runs(need)];
+    let busy = couldStart(made) > since ? by({ entry: made })?.entry : undefined;
+    if (home[busy] === home[made]) {
+      while (start[busy] === end[busy] && end[before(busy)] === end[busy]) busy = before(busy); // updates took no time
+      return [link, [busy, `device ${home[made]} is busy with ${action(busy)} until ${number(end[busy])}`]];
     }
-    return links;
+    const more = !head && couldStart(made) > since && latest(made) !== undefined;
+    return more ? [link, ...chain(made, since, `${text(needs[need])} itself waits for `)] : [link];
   }
 
-  isBusy(e) {
-    return [e, `device ${this.home[e]} is busy with ${writeEntry(this.entries[e])} until ${number(this.end[e])}`];
-  }
-}
-
-const heldBackBy = (timeline) => new HeldBack(timeline);
-
-/** What a device does at a time, or waits for: {device, start, end, links, sentence}, where links are entries. */
-export function why(timeline, device, time) {
-  const { start, end, makespan, stuck, arrived, program } = timeline, { first, entries, needs, home } = program;
-  let now = -1, after = -1, since = 0;
-  for (let e = first[device + 1] - 1; e >= first[device]; e--) {
-    if (start[e] <= time && time < end[e]) now = e;
-    if (start[e] > time) after = e;
-    if (end[e] <= time && end[e] > since) since = end[e];
-  }
-  const [from, to] = now >= 0 ? [start[now], end[now]] : [since, after < 0 ? makespan : start[after]];
-  const between = `from ${number(from)} to ${number(to)}`;
-  const said = (words, links = []) => ({ device, start: from, end: to, links, sentence: `device ${device} ${words}` });
-  if (now >= 0) return said(`is busy with ${writeEntry(entries[now])} ${between}`, [now]);
-  if (first[device] === first[device + 1]) return said("has no actions");
-  if (after < 0 && stuck.has(device)) return said(stuckAt(timeline, device));
-  const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
-  if (after < 0) return said(`is done at ${number(since)}; ${ends}`);
-  const heldBack = oncePer(timeline, heldBackBy), ready = heldBack.couldStart(after);
-  const waits = `waits ${between}${after === first[device] ? ", before its first action," : ""} for`;
-  const summed = ready < to ? heldBack.together(device, to) : undefined;
-  if (summed !== undefined) return said(`${waits} the ${collectiveText(timeline.collectives[summed])}`);
-  if (ready <= since && arrived) return said(`sends or receives ${between}`);
-  const could = `${writeEntry(entries[after])} could start at ${number(since)}`;
-  if (ready <= since) return said(`${waits} nothing that the schedule knows of: ${could}`);
-  const chain = heldBack.chain(after, since), links = chain.map(([e]) => e), made = needs[heldBack.need(after)];
-  const assumed = !arrived && home[links[0]] !== device ? TABLES.assumed : "";
-  const receives = `; device ${device} receives what ${partText(program, made)} made until ${number(to)}`;
-  const reasons = chain.map(([, words]) => words).join("; ");
-  return said(`${waits} ${reasons}${assumed}${ready < to && arrived ? receives : ""}`, links);
-}
-
-/** Of a device that never gets on, the action that it is stuck at, and the first that this waits for. */
-function stuckAt({ program, end, stuck }, device) {
-  const { needs, needsFrom, entry, home, entries } = program, e = stuck.get(device);
-  const part = needs.subarray(needsFrom[e], needsFrom[e + 1]).find((each) => !(end[entry[each]] >= 0));
-  const needed = `${partText(program, part)} (queued on device ${home[entry[part]]})`;
-  return `is stuck at ${writeEntry(entries[e])}: it needs ${needed}`;
-}
-
-function collectiveText({ what, stage, devices, start, end }) {
-  const ring = TABLES.rings.includes(what), few = `on devices ${devices.join(" ")}`;
-  const where = devices.length > 4 ? `on ${devices.length} devices` : few;
-  const on = ring ? where : `from device ${devices[0]} to ${devices[1]}`;
-  return `${what}${stage === null ? "" : ` of stage ${stage}`} ${on}, ${number(start)}\u2013${number(end)}`;
+  return { text, action, by, starts, ends, couldStart, latest, together, stuckAt, chain };
 }
 
 /** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
 export function criticalPath(timeline) {
-  const { start, end, sent, collectives } = timeline, heldBack = oncePer(timeline, heldBackBy), path = [];
-  const causes = oncePer(timeline, inOrder).map((entry) => ({ entry }));
-  collectives.forEach((_, collective) => causes.push({ collective }));
-  const ends = ({ entry, collective }) => (entry === undefined ? collectives[collective].end : end[entry]);
-  const starts = ({ entry, message, collective }) => start[entry] ?? sent?.[message] ?? collectives[collective].start;
-  let cause = firstMost(causes, ends);
-  for (; cause; cause = starts(cause) > 0 ? heldBack.by(cause) : undefined) path.push(cause);
+  const { by, starts, ends } = (timeline.causes ??= causesOf(timeline)), path = [];
+  const causes = inOrder(timeline).map((entry) => ({ entry }));
+  timeline.collectives.forEach((_, collective) => causes.push({ collective }));
+  for (let cause = firstMost(causes, ends); cause; cause = starts(cause) > 0 && by(cause)) path.push(cause);
   return path.reverse();
+}
+
+/** What a device does at a time, or waits for: {device, start, end, links, sentence}, where links are entries. */
+export function why(timeline, device, time) {
+  const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { home, needs } = program;
+  const row = onDevice(program, device), now = row.find((e) => start[e] <= time && time < end[e]);
+  const after = row.find((e) => start[e] > time);
+  const since = row.reduce((last, e) => (end[e] <= time ? Math.max(last, end[e]) : last), 0);
+  const from = start[now] ?? since, to = end[now] ?? start[after] ?? makespan, between = fromTo(from, to);
+  const said = (words, links = []) => ({ device, start: from, end: to, links, sentence: `device ${device} ${words}` });
+  const { text, action, couldStart, latest, together, stuckAt, chain } = (timeline.causes ??= causesOf(timeline));
+  if (now >= 0) return said(`is busy with ${action(now)} ${between}`, [now]);
+  if (!row.length) return said("has no actions");
+  if (after === undefined && stuck.has(device)) return said(stuckAt(stuck.get(device)));
+  const ends = since === makespan ? "with it the step ends" : `the step ends at ${number(makespan)}`;
+  if (after === undefined) return said(`is done at ${number(since)}; ${ends}`);
+  const ready = couldStart(after), summed = ready < to && together(device, to);
+  const waits = `waits ${between}${after === row[0] ? ", before its first action," : ""} for`;
+  if (summed) return said(`${waits} the ${collectiveText(collectives[summed.collective])}`);
+  const free = `nothing that the schedule knows of: ${action(after)} could start at ${number(since)}`;
+  if (ready <= since) return said(arrived ? `sends or receives ${between}` : `${waits} ${free}`);
+  const pairs = chain(after, since), links = pairs.map(([e]) => e), reasons = pairs.map(([, words]) => words);
+  const made = text(needs[latest(after)]), receives = `receives what ${made} made until ${number(to)}`;
+  if (arrived && ready < to) reasons.push(`device ${device} ${receives}`);
+  const assumed = arrived || home[links[0]] === device ? "" : TABLES.assumed;
+  return said(`${waits} ${reasons.join("; ")}${assumed}`, links);
+}
+
+function collectiveText({ what, stage, devices, start, end }) {
+  const some = devices.length > 4 ? `${devices.length} devices` : `devices ${devices.join(" ")}`;
+  const where = TABLES.rings.includes(what) ? `on ${some}` : `from device ${devices[0]} to ${devices[1]}`;
+  return `${what}${stage === null ? "" : ` of stage ${stage}`} ${where}, ${number(start)}\u2013${number(end)}`;
 }

@@ -31,7 +31,7 @@ def file():
 @pytest.fixture(scope="session")
 def shared(browser, file) -> Iterator[Opened]:
     """One page for all tests that load what they need."""
-    with Opened(browser, file) as page:
+    with Opened(browser, file, viewport={"width": 500, "height": 400}) as page:  # little to paint
         yield page
 
 

@@ -31,6 +31,11 @@ class Opened:
         self.page.on("console", self._hear)
         self.page.on("request", self._see)
         self.address = file.resolve().as_uri()
+        self.go(fragment)
+
+    def go(self, fragment: str = "") -> None:
+        """Open the file anew, with this fragment."""
+        self.page.goto("about:blank")
         self.page.goto(self.address + fragment)
         if not self.page.evaluate("!!window.pipeline"):
             raise AssertionError(f"the page does not start: {self.wrong}")

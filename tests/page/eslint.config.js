@@ -5,8 +5,8 @@ const { configs } = createRequire(`${process.cwd()}/.venv/page/package.json`)("@
 
 const BROWSER = `window document location history navigator performance requestAnimationFrame cancelAnimationFrame
   setTimeout clearTimeout matchMedia getComputedStyle devicePixelRatio innerWidth innerHeight addEventListener
-  ResizeObserver Event FormData URL Blob Path2D structuredClone`;
-const NODE = "process console URL performance structuredClone";
+  ResizeObserver Event FormData URL URLSearchParams Blob Path2D structuredClone`;
+const NODE = "process console URL URLSearchParams performance structuredClone";
 const MARKUP = ["innerHTML", "outerHTML", "insertAdjacentHTML", "srcdoc", "write", "writeln"];
 
 const known = (names) => ({ globals: Object.fromEntries(names.split(/\s+/).map((name) => [name, "readonly"])) });

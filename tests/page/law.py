@@ -108,7 +108,7 @@ def shown(state: Json, chart: int) -> Facts:
     }
 
 
-def differences(opened: Opened, cases: list[Case], seed: int = 0, asks: int = 2) -> Iterator[str]:
+def differences(opened: Opened, cases: list[Case], seed: int = 0, asks: int = 1) -> Iterator[str]:
     """In sentences, each thing in which the page differs: two charts at a time, each asked so often."""
     random, loads = Random(seed), []
     for pair in zip(cases[::2], [*cases[1::2], cases[0]], strict=False):

@@ -14,8 +14,7 @@ VIEWS = {
     "dark": {"color_scheme": "dark"},
     "forced": {"forced_colors": "active"},
     "forced_dark": {"forced_colors": "active", "color_scheme": "dark"},
-    "narrow": {"viewport": {"width": 375, "height": 812}, "has_touch": True},
-    "still": {"reduced_motion": "reduce"},
+    "narrow": {"viewport": {"width": 375, "height": 812}, "has_touch": True, "reduced_motion": "reduce"},
 }
 #: What can have the focus, as far as it is seen; of radio buttons only the chosen one.
 FOCUSABLE = """() => [...document.querySelectorAll(
@@ -40,7 +39,7 @@ def everything_open(opened: Opened) -> None:
     opened.settled()
 
 
-@pytest.fixture(params=VIEWS)
+@pytest.fixture(params=["light", "dark", "forced", "narrow"])
 def view(request, browser, file):
     with Opened(browser, file, **VIEWS[request.param]) as opened:
         opened.name = request.param
@@ -55,6 +54,7 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(view):
         "opened": lambda: None,
         "asked": lambda: view.load(asked),
         "unfolded": lambda: everything_open(view),
+        "board": lambda: view.page.locator("#show-board").click(),
     }.items():
         step()
         view.settled()
@@ -165,6 +165,32 @@ def test_the_table_has_every_action_of_every_device(keyed):
             [str(span.action), span.start, span.end] for span in spans
         ]
     assert keyed.page.locator("#table thead th").all_inner_texts()[0] == "action"
+
+
+#: The share of a chart's pixels that are as text, and the buttons whose words are as what is behind them.
+SEEN = """() => {
+    const [r, g, b] = getComputedStyle(document.body).color.match(/\\d+/g).map(Number);
+    const canvas = document.querySelector(".panel canvas"), {width, height} = canvas;
+    const {data} = canvas.getContext("2d").getImageData(0, 0, width, height);
+    let ink = 0;
+    for (let i = 0; i < data.length; i += 4) {
+        ink += data[i] === r && data[i + 1] === g && data[i + 2] === b && data[i + 3] > 0;
+    }
+    const lost = [...document.querySelectorAll("button")].filter(each => {
+        const style = getComputedStyle(each), plain = style.forcedColorAdjust === "none";
+        const behind = (plain ? style : getComputedStyle(document.body)).backgroundColor;
+        return each.checkVisibility() && style.color === behind;
+    });
+    return [ink / (width * height), lost.map(each => each.textContent)];
+}"""
+
+
+@pytest.mark.parametrize("name", ["forced", "forced_dark"])
+def test_with_forced_colours_waiting_is_no_text_and_words_are_not_on_their_own_colour(name, browser, file):
+    with Opened(browser, file, **VIEWS[name]) as opened:
+        opened.settled()
+        ink, lost = opened.page.evaluate(SEEN)
+        assert 0 < ink < 0.1 and lost == []
 
 
 def test_tab_reaches_everything_and_what_has_the_focus_is_seen(browser, file):

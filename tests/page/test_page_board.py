@@ -512,7 +512,6 @@ LINKS = [
     WIRE,
     {"latency": 0, "bandwidth": 1e9},
     {"devices_per_node": 2, "inside": WIRE, "between": {"latency": 1 / 3, "bandwidth": 8}},
-    {"pairs": [[0, 1, WIRE], [1, 0, {"latency": 2, "bandwidth": 3.5}]]},
 ]
 V_ROWS = [of_rows("FIW", in_a_v(4), 8, seed) for seed in range(3)]
 CHOICE = {
@@ -549,14 +548,22 @@ STATES = {
     ),
     "one device": state(chart(of_family("Naive", 1, 1), costs={**COSTS, "speed": [0.5]}, limit=[3])),
     "pairs": state(chart(PAIRED)),
-    "many stages": state(chart(of_rows("FRBU", [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]], 12, 5))),
-    "everything": state(
+    "many stages": state(chart(of_rows("FRBU", [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]], 8, 5))),
+    "another placement": state(chart(of_rows("FB", [[0, 3], [2, 1], [1, 2, 4], [3, 0]], 4, 6))),
+    "a V of one's own, with all that it costs": state(
         chart(V_ROWS[0], costs=COSTLY, links=LINKS[2], limit=[6, 6, 6, 6], message_bytes=[4096.0] * 7),
-        chart(V_ROWS[1], costs=COSTLY, links=LINKS[3], limit=6),
         at=13.700000000000001,
         ask=[0, 3, 2 / 3],
+    ),
+    "two Vs of one's own": state(
+        chart(V_ROWS[0], links=LINKS[2]), chart(V_ROWS[1], limit=6), ask=[1, 3, 4.5]
+    ),
+    "a V on a board": state(
+        chart(of_family("ZBV")),
+        chart(V_ROWS[1]),
         board={"puzzle": "free", "choice": CHOICE, "rows": V_ROWS[2]["rows"]},
     ),
+    "a board alone": state(board={"puzzle": "fill-the-wait", "choice": None, "rows": ["0F0", "", ""]}),
     **{f"links {i}": state(chart(of_family("VHalf"), links=links)) for i, links in enumerate(LINKS)},
     **{
         f"puzzle {name}": state(
@@ -567,9 +574,12 @@ STATES = {
 }
 
 
-def plain(value):
-    """As JSON has it, without empty fields."""
-    return json.loads(json.dumps(value))
+def plain(found: Json) -> Json:
+    """A state of a link, with what a page fills in where a chart does not say it."""
+    return {
+        **found,
+        "charts": [{**chart({}), **each, "costs": {**COSTS, **each["costs"]}} for each in found["charts"]],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -579,27 +589,44 @@ def shared(node):
 
 @pytest.mark.parametrize("name", STATES)
 def test_a_link_gives_the_state_back(name, shared):
-    assert plain(shared[name]["gives"]["state"]) == plain(STATES[name])
+    assert plain(shared[name]["gives"]["state"]) == STATES[name]
 
 
 def test_a_link_is_short_and_can_be_read(shared):
-    assert max(len(each["gives"]["text"]) for name, each in shared.items() if name != "many stages") <= 2000
-    assert 1000 < len(shared["everything"]["gives"]["text"]) <= 2000
+    lengths = {name: len(each["gives"]["text"]) for name, each in shared.items()}
+    assert max(lengths.values()) <= 2000 and lengths["two Vs of one's own"] > 1500
     assert shared["two families"]["gives"]["text"] == "a=GPipe&b=OneFOneB&K=4&M=6"
     assert shared["options"]["gives"]["text"] == (
         "a=GPipe&b=PipeDream&K=4&M=8&a.drain=in_order&a.recompute=always&b.every=2&b.weights=stash&at=3.25&ask=1,3,4.5"
     )
-    assert shared["pairs"]["gives"]["text"] == "a=rows&name=Pairs&M=2&rows=0:FFBB/1:F(FB)B"
+    assert shared["pairs"]["gives"]["text"] == "a=rows&name=Pairs&M=2&rows=0F0.0F1.0B0.0B1_1F0.1F1-1B0.1B1"
+    assert shared["another placement"]["gives"]["text"].endswith("&stages=0.3_2.1_1.2.4_3.0")
+    assert shared["a board alone"]["gives"]["text"] == "board=fill-the-wait&picks=0F0__"
 
 
 def test_what_no_link_can_hold_is_refused_in_words(node):
     measured = chart(of_family("GPipe"), times={"start": [0], "end": [1]})
     huge = chart(of_rows("FIW", in_a_v(8), 160, 0))
     gpipe = chart(of_family("GPipe"))
-    states = [state(measured), state(huge), state(*[gpipe] * 9), state(), state(gpipe, at=1e20)]
+    paired = chart(of_family("GPipe"), links={"pairs": [[0, 1, WIRE], [1, 0, WIRE]]})
+    full = state(
+        chart(V_ROWS[0]),
+        chart(V_ROWS[1]),
+        board={"puzzle": "free", "choice": CHOICE, "rows": V_ROWS[2]["rows"]},
+    )
+    states = [
+        state(measured),
+        state(huge),
+        full,
+        state(*[gpipe] * 9),
+        state(),
+        state(gpipe, at=1e20),
+        state(paired),
+    ]
     found = node([["share", {"state": each}] for each in states])
     assert all(each["says"].startswith("no link says this: ") for each in found), found
-    assert "measured times are too long" in found[0]["says"] and "more than 20000" in found[1]["says"]
+    assert "measured times are too long" in found[0]["says"]
+    assert all("too long for a link; save the page instead" in each["says"] for each in found[1:3])
 
 
 REFUSED = [
@@ -636,16 +663,38 @@ REFUSED = [
     "a=GPipe&K=4&M=6&ask=7,0,0",
     "a=GPipe&K=4&M=6&ask=0,0.5,0",
     "a=GPipe&K=4&M=6&ask=0,0",
-    "a=GPipe&K=4&M=6&board=x",
-    "a=GPipe&K=4&M=6&picks=0:F",
-    "a=GPipe&K=4&M=6&board=<b>&picks=0:F",
-    "a=GPipe&K=4&M=6&board=x&picks=0:F&own=1;2",
+    "a=GPipe&K=4&M=6&ask=1,0,0",
+    "a=GPipe&K=4&M=6&links={latency:1}",
+    "a=GPipe&K=4&M=6&links={latency:1,bandwidth:inf}",
+    "a=GPipe&K=4&M=6&links={latency:null,bandwidth:1}",
+    'a=GPipe&K=4&M=6&links={"latency":1,"bandwidth":1}',
+    "a=GPipe&K=4&M=6&links={pairs:[[0,1,{latency:1,bandwidth:1}]]}",
+    "a=GPipe&K=4&M=6&picks=0F0",
+    "a=GPipe&K=4&M=6&board=<b>&picks=0F0",
+    "a=GPipe&K=4&M=6&board=x&picks=0F0&own=1;2;3;4;5;6",
+    "a=GPipe&K=4&M=6&board=own&own=1;2",
+    "board=<b>",
+    "board=",
+    "board=%00",
+    "board=own&board=own",
+    "board=own&picks=",
+    "board=own&picks=0F0<b>",
+    "board=own&own=<b>;2;3;4;5;6",
+    "board=own&at=1",
+    "board=own&ask=0,0,0",
+    "board=own&K=4",
+    "own=1;2;3;4;5;6",
+    "at=1",
     "a=rows&M=2",
-    "a=rows&M=2&rows=0:F(F",
-    "a=rows&M=2&rows=0:Ff",
-    "a=rows&M=2&rows=0",
-    "a=rows&rows=0:F",
-    "a=rows&M=2&name=<img src=x>&rows=0:F",
+    "a=rows&M=2&rows=0F0.",
+    "a=rows&M=2&rows=0F0-0F1",
+    "a=rows&M=2&rows=0f0",
+    "a=rows&M=2&rows=0F",
+    "a=rows&M=2&rows=_",
+    "a=rows&M=2&rows=0F0&K=1",
+    "a=rows&M=2&rows=0F0&stages=0,1",
+    "a=rows&rows=0F0",
+    "a=rows&M=2&name=<img src=x>&rows=0F0",
     "a=GPipe&K=4&M=6&x=" + "x" * 30_000,
     "&" * 10_000,
 ]
@@ -750,3 +799,44 @@ def test_a_link_with_a_board_opens_it_again(board, browser, file):
     with Opened(browser, file, fragment) as again:
         assert again.state()["board"] == before
         assert again.wrong == []
+
+
+def opens_board(page) -> bool:
+    return page.is_visible("#board") and not page.is_visible("#charts")
+
+
+def test_a_link_to_a_board_alone_opens_it_and_the_charts_stay(browser, file):
+    with Opened(browser, file) as plain_page:
+        charts = plain_page.state()["charts"]
+    for fragment, puzzle, rows in [
+        ("#board=a-steady-beat", "a-steady-beat", [""] * 4),
+        ("#board=own", "free", [""] * 4),
+        ("#board=fill-the-wait&picks=0F0.0F1_1F0_", "fill-the-wait", ["0F0 0F1", "1F0", ""]),
+        ("#board=own&own=2;2;1;FB;;1 1 1 0&picks=0F0_", "free", ["0F0", ""]),
+    ]:
+        with Opened(browser, file, fragment) as opened:
+            assert opens_board(opened.page)
+            state = opened.state()
+            assert (state["board"]["puzzle"], state["board"]["rows"]) == (puzzle, rows)
+            assert state["charts"] == charts and opened.wrong == []
+
+
+def test_a_link_clicked_in_the_page_is_followed_to_a_board_and_back(browser, file):
+    with Opened(browser, file) as opened:
+        page = opened.page
+        page.evaluate("location.hash = '#board=own'")
+        page.wait_for_selector(".board-own")
+        assert opens_board(page) and saved(page)["choice"]["microbatches"] == "6"
+        page.evaluate("location.hash = '#a=GPipe&K=2&M=2'")
+        page.wait_for_function("window.pipeline.state().makespan[0] === 9")
+        assert page.is_visible("#charts") and not page.is_visible("#board")
+        assert page.evaluate("document.querySelector('.panel canvas').width") > 200
+        for wrong in ["board=none", "board=fill-the-wait&picks=0B0__", "board=own&own=9;9;9;9;9;9"]:
+            page.evaluate("location.hash = '#board=own'")
+            page.wait_for_selector(".board-own")
+            page.evaluate(f"location.hash = '#{wrong}'")
+            page.wait_for_function(
+                "document.getElementById('say').textContent.startsWith('this link shows nothing')"
+            )
+            assert page.is_visible("#say") and saved(page)["rows"] == [""] * 4
+        assert opened.state()["makespan"] == [9] and opened.wrong == []

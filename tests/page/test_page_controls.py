@@ -67,3 +67,31 @@ def test_any_controls_give_the_library_s_schedule_costs_and_refusals(fresh):
             for name, value in case.facts.items():
                 assert found[name] == value, f"{name} of {case}: {first_apart(found[name], value)}"
     assert refused > 1
+
+
+def notes(opened: Opened) -> list[str]:
+    return opened.page.locator("#missing p").all_inner_texts()
+
+
+def test_links_that_a_size_does_not_fit_are_missed_in_words_and_come_back(browser, tmp_path):
+    links = {pair: gp.Link(0.5, 4) for pair in [(0, 1), (1, 0), (1, 2), (2, 1)]}
+    order = gp.OneFOneB(3, 4)
+    file = gp.view(order, links=links, message_bytes=2, path=tmp_path / "page.html").path
+    with Opened(browser, file) as opened:
+        linked = gp.simulate(order, gp.Costs(1.0, 1.0, 1.0), links=links, message_bytes=2).makespan
+        assert opened.state()["makespan"] == [linked] and notes(opened) == []
+        move(opened, K=4)
+        assert opened.state()["makespan"] == [gp.simulate(gp.OneFOneB(4, 4)).makespan]
+        assert len(notes(opened)) == 1 and "without links" in notes(opened)[0]
+        move(opened, K=3)
+        assert opened.state()["makespan"] == [linked] and notes(opened) == []
+
+
+def test_arrows_that_are_too_many_are_missed_in_words(fresh):
+    fresh.page.locator("#messages").check()
+    assert notes(fresh) == []
+    move(fresh, K=16, M=64)
+    says = notes(fresh)
+    assert len(says) == 2 and all("shows no arrows" in each and "1920 messages" in each for each in says)
+    fresh.page.locator("#messages").uncheck()
+    assert notes(fresh) == []

@@ -8,7 +8,7 @@ from driver import ROOT, Opened
 import gpipe_sim as gp
 
 ROOM = ROOT / "gpipe_sim" / "viewer"
-MOST_LINES = 2000
+MOST_LINES = 2000  #: with code on them: comments and blanks are not counted, as in the rest of the package
 
 
 def written_out(schedule: gp.core.Schedule) -> gp.Explicit:
@@ -37,7 +37,8 @@ def test_the_scripts_and_the_style_stay_within_what_one_can_read():
         if path.suffix in (".js", ".css")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     ]
-    assert len(lines) <= MOST_LINES
+    code = [line for _, line in lines if not re.match(r"\s*(//|/?\*|$)", line)]
+    assert len(code) <= MOST_LINES
     assert [(where, len(line)) for where, line in lines if len(line) > 120] == []
 
 

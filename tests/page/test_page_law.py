@@ -19,8 +19,12 @@ PLANTED = {
     "sums of floats in another order": ("sent[i] + (busy[i] + late[i])", "sent[i] + busy[i] + late[i]"),
     "links without queues": ("linkFree.get(link) ?? 0", "0"),
     "a slow device is fast": ("work / speed", "work * speed"),
-    "an overhead for each block": ("count * at(costs.overhead", "at(costs.overhead"),
+    "an overhead is nothing": ("count * at(costs.overhead", "0 * at(costs.overhead"),
 }
+
+
+#: What a script says that trips, and nobody who refuses.
+FAILED = re.compile(r"reading '|of undefined|is not (a function|iterable|defined)|Cannot ")
 
 
 def assert_none(found: list[str]) -> None:
@@ -36,11 +40,16 @@ def test_every_family_and_any_order_is_as_in_python(opened):
 
 
 def test_large_ones_are_as_in_python(opened):
-    assert_none(list(differences(opened, list(large_cases(seed=30)), asks=3)))
+    assert_none(list(differences(opened, list(large_cases(seed=30)), asks=2)))
+
+
+@pytest.fixture(scope="module")
+def few() -> list[Case]:
+    return list(drawn_cases(seed=31, orders=20, of_each_family=1))
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_a_planted_fault_is_found(browser, monkeypatch, planted):
+def test_a_planted_fault_is_found(browser, monkeypatch, few, planted):
     old, new = PLANTED[planted]
     text = document.read("clock.js")
     assert text.count(old) == 1
@@ -48,7 +57,7 @@ def test_a_planted_fault_is_found(browser, monkeypatch, planted):
     monkeypatch.setattr(document, "read", lambda name: changed if name == "clock.js" else read(name))
     file = gp.view(gp.GPipe(2, 2), path=BUILT / "planted.html").path
     with Opened(browser, file) as opened:
-        found = list(differences(opened, list(drawn_cases(seed=31, orders=40, of_each_family=1))))
+        found = list(differences(opened, few))
         assert found and not any("is refused" in each for each in found)
 
 
@@ -111,5 +120,5 @@ def test_anything_else_is_refused_in_words_and_changes_nothing(opened):
     for text in NO_STATE:
         after = opened.load(text)
         assert len(after.get("refused", "")) > 10, f"{text} is not refused"
-        assert not re.search("undefined|null|not a function|not iterable|Cannot", after["refused"]), after
+        assert not FAILED.search(after["refused"]), after
         assert opened.state() == before, text

@@ -1,12 +1,15 @@
 """A link to share: the fragment restores what was shown; a broken or hostile one is refused in words."""
 
+import json
+import re
 from random import Random
 from urllib.parse import quote, unquote
 
 import pytest
-from driver import Opened
+from drawn_cases import FAMILIES
+from driver import ROOT, Opened
 from engine_cases import legal_order
-from law import Case
+from law import Case, shown
 from measured import measured
 
 import gpipe_sim as gp
@@ -38,36 +41,38 @@ HOSTILE = {
     "another direction of writing": "a=%E2%80%AEGPipe&K=4&M=6",
     "longer than a link can be": "a=GPipe&K=4&M=6&x=" + "x" * 100_000,
     "a million ampersands": "&" * 100_000,
+    "a board that is none": "board=none",
+    "a board that is markup": f"board={IMAGE}",
+    "picks that cannot go": "board=fill-the-wait&picks=0B0__",
 }
 
 
+OPENED = ("a script", "an image", "half a percent sign", "another direction of writing")  #: others in place
+
+
 @pytest.fixture(scope="module")
-def plain(browser, file):
-    """What the page is without a fragment, and what is written on it."""
+def again(browser, file):
+    """A page to be opened with fragment after fragment; its state and its text without one."""
     with Opened(browser, file) as opened:
         opened.settled()
-        state = opened.state()
-        del state["sentence"]
-        yield state, opened.page.inner_text("body")
+        yield opened, opened.state(), opened.page.inner_text("body")
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_link_is_refused_in_words_and_the_page_is_what_it_was(what, browser, file, plain):
-    state, text = plain
-    with Opened(browser, file, "#" + HOSTILE[what]) as opened:
-        opened.settled()
-        found = opened.state()
-        says = [line for line in opened.page.inner_text("body").splitlines() if line not in text]
-        assert says[0].startswith("This link shows nothing: ")
-        assert [says[0].removeprefix("T")] == [found.pop("sentence").removeprefix("t")]
-        assert 35 < len(says[0]) < 200
-        assert found == state
-        assert opened.page.evaluate("[window.harmed, document.images.length, document.scripts.length]") == [
-            None,
-            0,
-            2,
-        ]
-        assert opened.wrong == []
+def test_a_hostile_link_is_refused_in_words_and_the_page_is_what_it_was(what, again):
+    opened, state, text = again
+    if what in OPENED:
+        opened.go("#" + HOSTILE[what])
+    else:
+        opened.page.evaluate("hash => { location.hash = hash; }", HOSTILE[what])
+    opened.settled()
+    found = opened.state()
+    [says] = (line for line in opened.page.inner_text("body").splitlines() if line not in text)
+    assert says.startswith("This link shows nothing: ") and 35 < len(says) < 200
+    assert found["sentence"].casefold() == says.casefold()
+    assert found | {"sentence": state["sentence"]} == state
+    assert opened.page.evaluate("[window.harmed, document.images.length]") == [None, 0]
+    assert opened.wrong == []
 
 
 # There and back
@@ -95,18 +100,19 @@ SHARED = {
 
 
 @pytest.mark.parametrize("what", SHARED)
-def test_a_link_restores_what_was_shown(what, browser, file):
-    with Opened(browser, file) as opened:
-        charts = [case.record for case in SHARED[what]]
-        state = opened.load({"charts": charts, "at": 2.5, "ask": [0, 3, 1.25]})
-        link = shared(opened)
-        assert 10 < len(opened.address + link) <= 2000
-        assert not set(unquote(link)) & set("<>\"'`") and opened.wrong == []
-    with Opened(browser, file, link) as again:
-        found = again.state()
-        for name in ("at", "ask", "times", "messages", "makespan", "peak", "sentence"):
-            assert found[name] == state[name], name
-        assert again.wrong == []
+def test_a_link_restores_what_was_shown(what, again):
+    opened, *_ = again
+    opened.go()
+    charts = [case.record for case in SHARED[what]]
+    state = opened.load({"charts": charts, "at": 2.5, "ask": [0, 3, 1.25]})
+    link = shared(opened)
+    assert 10 < len(opened.address + link) <= 2000
+    assert not set(unquote(link)) & set("<>\"'`")
+    opened.go(link)
+    found = opened.state()
+    for name in ("at", "ask", "times", "messages", "makespan", "peak", "sentence"):
+        assert found[name] == state[name], name
+    assert opened.wrong == []
 
 
 def test_a_measured_timeline_is_no_link_and_the_page_says_so(browser, file):
@@ -123,3 +129,39 @@ def test_another_link_in_the_same_page_is_followed(browser, file):
         opened.page.evaluate("location.hash = '#a=none'")
         opened.page.wait_for_function("window.pipeline.state().sentence.includes('link')")
         assert opened.state()["makespan"] == [9] and opened.wrong == []
+
+
+def lesson_links() -> list[tuple[str, str]]:
+    """Each link of a lesson into the page: its text in the lesson, and its fragment."""
+    found = []
+    for file in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        found += [(file.stem, each) for each in re.findall(r"figures/view\.html(#[^)\s]+)", text)]
+    return found
+
+
+def named(fragment: str) -> list[Case]:
+    """The schedules that a fragment names, made in Python from its words."""
+    words = dict(each.split("=") for each in fragment[1:].split("&"))
+    cases = []
+    for chart in (each for each in "ab" if each in words):
+        own = {key: words.get(f"{chart}.{key}", words.get(key)) for key in "KMFIW"}
+        costs = [float(own[key] or 1) for key in "FIW"]
+        family = next(each for each in FAMILIES if each.__name__ == words[chart])
+        cases.append(Case(family(int(own["K"]), int(own["M"])), gp.Costs(*costs)))
+    return cases
+
+
+@pytest.mark.parametrize(("lesson", "fragment"), lesson_links())
+def test_the_link_of_a_lesson_shows_the_schedules_that_it_names(lesson, fragment, browser, file):
+    with Opened(browser, file, fragment) as opened:
+        state = opened.state()
+        for chart, case in enumerate(named(fragment)):
+            found = shown(state, chart)
+            assert {name: found[name] for name in case.facts} == case.facts
+        assert len(state["charts"]) == len(named(fragment)) and opened.wrong == []
+
+
+def test_lessons_link_to_the_page():
+    assert {"01", "04", "07", "09"} <= {lesson[:2] for lesson, _ in lesson_links()}

@@ -19,7 +19,7 @@ from engine_cases import EXPLICIT
 from measured import measured
 
 import gpipe_sim as gp
-from gpipe_sim.core import ReLU, Schedule, Span, Timeline
+from gpipe_sim.core import Layer, ReLU, Schedule, Span, Timeline
 from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.deadlock import waiting
 from gpipe_sim.core.memory import CATEGORIES
@@ -53,7 +53,7 @@ function answer({ record, rows, asked }) {
     path: criticalPath(timeline),
     ways: program.messages.map(({ part, target }) => [part, target]),
     stuck: [...timeline.stuck.keys()].map((device) => why(timeline, device, timeline.makespan).sentence),
-    messageBytes: sizes && !whyNoBytes(program, sizes) ? program.messages.map(bytesOf) : null,
+    messageBytes: sizes && sizes.stages.length === program.stages ? program.messages.map(bytesOf) : null,
     ends: inOrder(timeline),
     steps,
     held,
@@ -101,6 +101,14 @@ class Case:
         return found
 
     @property
+    def profile_bytes(self) -> dict:
+        """The bytes of each message, as the profile says, by what is sent and to which device."""
+        schedule = self.timeline.schedule
+        sizes = self.profile.message_bytes(schedule)
+        by_need = zip(schedule.program.ways, sizes.index.tolist(), strict=True)
+        return {way[::2]: sizes.values[i] for way, i in by_need}
+
+    @property
     def sent(self) -> dict[str, Any]:
         """What node is given."""
         if isinstance(self.what, Timeline):
@@ -112,6 +120,12 @@ class Case:
 
     def __repr__(self) -> str:
         return f"{self.what!r} {self.costs} {self.links}"
+
+
+def sent_bytes(case: "Case", answer: dict) -> dict:
+    """The bytes of each message, by what is sent and to which device."""
+    ways = [(case.timeline.schedule.program.action_of(part), target) for part, target in answer["ways"]]
+    return dict(zip(ways, answer["messageBytes"], strict=True))
 
 
 def rows_of(schedule: Schedule) -> list[list[str]]:
@@ -162,6 +176,20 @@ def given() -> Iterator[Case]:
                 )
 
 
+class MaskTwice(Layer):
+    """Lets the mask travel along twice: one array under two names."""
+
+    carries = True
+
+    def outline(self, x, ctx):
+        return (*x, x[1]), None
+
+    def outline_input(self, saved, dy):
+        return dy, None
+
+    forward, backward_input = outline, outline_input
+
+
 @cache
 def profiled(stages: int, samples: int, kind: str) -> Profile:
     """Of a model whose stages pass arrays on as they are: one layer each, or Transformers behind a mask."""
@@ -179,7 +207,7 @@ def profiled(stages: int, samples: int, kind: str) -> Profile:
         return gp.profile(gp.split(layers, stages=stages), batch, gp.mse, gp.Adam(0.1))
     text = gp.MetaArray((samples, 5), "i8")
     blocks = [TransformerBlock(8, 2, dropout=0.1, rng=rng) for _ in range(max(1, stages - 2))]
-    layers = [PaddingMask(), Embedding(7, 8, rng=rng), *blocks, gp.core.Linear(8, 7, rng=rng)]
+    layers = [PaddingMask(), MaskTwice(), Embedding(7, 8, rng=rng), *blocks, gp.core.Linear(8, 7, rng=rng)]
     return gp.profile(
         gp.split(layers, stages=stages), (text, text), gp.cross_entropy, gp.SGD(0.1, momentum=0.9)
     )
@@ -187,10 +215,12 @@ def profiled(stages: int, samples: int, kind: str) -> Profile:
 
 def in_bytes() -> Iterator[Case]:
     """Batches that do not divide, recompute, copies, stages on one device, updates at the end, links."""
-    own = gp.Explicit(["0F0 1F0 2F0 0F1 1F1 2B0 1B0 2F1 0B0 2B1 1B1 0B1"], placement=[[0, 1, 2]])
-    orders = [*every_schedule([(1, 3), (2, 1), (2, 4), (3, 5), (4, 8)]), *EXPLICIT.values(), own]
+    rows = "0F0 1F0 2F0 0F1 1F1 2B0 1B0 2F1 0B0 2B1 1B1 0B1", "0F0 1F0 0R0 2F0 1R0 2R0 2B0 1B0 0I0 0W0"
+    own = [gp.Explicit([row], placement=[[0, 1, 2]]) for row in rows]
+    orders = [*every_schedule([(1, 3), (2, 1), (2, 4), (3, 5), (4, 8)]), *EXPLICIT.values(), *own[:1]]
     orders += [gp.with_updates(gp.OneFOneB(3, 4)), gp.with_updates(gp.replicate(gp.OneFOneB(2, 4), 2))]
     orders += [gp.PipeDream(2, 1), *(gp.replicate(each, 2) for each in (VHalf(2, 4), gp.GPipe(2, 6)))]
+    yield from (Case(own[1], profile=profiled(3, 3, kind)) for kind in ("layers", "text"))
     for i, schedule in enumerate(orders):
         modes = [
             schedule,
@@ -315,23 +345,18 @@ def test_every_device_holds_as_many_bytes_of_each_category_at_every_moment(node)
         assert answer["bytePeaks"] == [trace.peak() for trace in traces]
         for (device, time), (_, held) in zip(case.asked, answer["at"], strict=True):
             assert held == sum(traces[device].at(time).values())
-        program = case.timeline.schedule.program
-        sizes = case.profile.message_bytes(case.timeline.schedule)
-        wanted = {
-            way[::2]: sizes.values[i] for way, i in zip(program.ways, sizes.index.tolist(), strict=True)
-        }
-        ways = [(program.action_of(part), target) for part, target in answer["ways"]]
-        assert dict(zip(ways, answer["messageBytes"], strict=True)) == wanted, case
+        assert sent_bytes(case, answer) == case.profile_bytes, case
 
 
 def test_bytes_are_refused_where_weights_change_on_the_way_or_the_model_does_not_fit(node):
-    profile, few = profiled(3, 8, "layers"), profiled(3, 3, "layers")
+    profile, few = profiled(3, 11, "layers"), profiled(3, 3, "layers")
     cases = [Case(gp.PipeDream(3, 4), profile=profile), Case(gp.GPipe(3, 4), profile=few)]
     cases += [Case(gp.GPipe(2, 4), profile=profile)]
     answers = node(cases)["answers"]
     assert [answer["held"] for answer in answers] == [None] * 3
     changing, samples, stages = (answer["noBytes"] for answer in answers)
     assert changing.startswith("weights change on the way")
+    assert sent_bytes(cases[0], answers[0]) == cases[0].profile_bytes  # of microbatches of other sizes
     assert samples == "3 samples cannot be cut into 4 microbatches"
     assert stages == "the schedule has 2 stages, but the model is cut into 3"
 
