@@ -61,9 +61,8 @@ export function controlsOf(page, changed) {
     },
   });
 
-  const setCost = (name, valueOf) => change(live(), ({ record: { costs: old }, run }) => (
-    { costs: { ...old, [name]: valueOf(old[name], run?.program) } }
-  ));
+  const setCost = (name, valueOf) => change(live(), ({ record: { costs: old }, run }) =>
+    ({ costs: { ...old, [name]: valueOf(old[name], run?.program) } }));
   const cost = (id, name) => ({
     id, of: live, now: () => [costs()[name]].flat().findLast((_, stage) => stage <= (page.stage ?? 0)),
     set: (value) => setCost(name, (old, program) => (
@@ -76,11 +75,11 @@ export function controlsOf(page, changed) {
     const speeds = [costs().speed].flat(), most = Math.max(...speeds), least = Math.min(...speeds);
     return most > least ? [speeds.indexOf(least), most / least] : [null, 1];
   }
-  const slow = (device, times) => setCost("speed", (_, program) => (
-    withValue(1, program?.devices ?? page.size.devices, device, 1 / times)
-  ));
+  const slowed = () => (slowest()[0] === null ? [] : live());
+  const slow = (device, times) =>
+    setCost("speed", (_, program) => withValue(1, program?.devices ?? page.size.devices, device, 1 / times));
 
-  const stages = () => Math.max(...live().map(({ run }) => run?.program.stages ?? 1));
+  const stages = () => Math.max(...page.charts.map(({ run }) => run?.program.stages ?? 1));
   const oneOf = (what, count) => countTo(count).map((each) => [each, `${what} ${each}`]);
   return [
     family(0), family(1),
@@ -104,9 +103,6 @@ export function controlsOf(page, changed) {
       choices: () => [[null, "none"], ...oneOf("device", page.size.devices)],
       set: (device) => slow(device, Math.max(2, slowest()[1])),
     },
-    {
-      id: "times", of: () => (slowest()[0] === null ? [] : live()),
-      now: () => slowest()[1], set: (times) => slow(slowest()[0], times),
-    },
+    { id: "times", of: slowed, now: () => slowest()[1], set: (times) => slow(slowest()[0], times) },
   ];
 }

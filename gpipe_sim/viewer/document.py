@@ -15,9 +15,9 @@ SCRIPTS = (
     "families",
     "why",
     "memory",
-    "share",
     "paint",
     "runs",
+    "share",
     "loaded",
     "controls",
     "board",
@@ -45,7 +45,7 @@ def page(shown: dict[str, Any]) -> str:
 
 
 def welcome(words: dict[str, Any] | None) -> dict[str, str]:
-    """The sentence on top of the page; on a site's first one with the control that it asks to move, and ways on."""
+    """The sentence on top; on a site's first page also the control that it asks to move, and ways on."""
     if words is None:
         return {"sentence": TITLE, "site": "", "ways": ""}
     says, does = words["sentence"].rsplit(". ", 1)

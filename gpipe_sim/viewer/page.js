@@ -140,9 +140,8 @@ function drawNotes() {
   $("missing").replaceChildren(...says.map((note) => make("p", {}, note)));
 }
 
-function leftOut({ name, program, record, bytes }, { links, sizes }) {
+function leftOut({ name, program, record, bytes }, { sizes }) {
   const says = [], count = program.messages.length, again = !record.times;
-  if (again && links && !record.links) says.push(`${name} runs without links: the given ones do not join its devices.`);
   if (again && sizes && !bytes) says.push(`${name} shows no bytes and no limit: ${whyNoBytes(program, sizes)}.`);
   if ($("messages").checked && count > TABLES.most_arrows)
     says.push(`${name} shows no arrows: it has ${count} messages, more than ${TABLES.most_arrows}.`);

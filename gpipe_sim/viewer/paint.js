@@ -103,7 +103,7 @@ export function placeAt(p, x, y) {
   return there ? { device, time } : null;
 }
 
-/** On a panel just laid out, everything that stays: `messages` to show, and the critical `path`, a Set of entries, or null. */
+/** Everything that stays, on a fresh panel: `messages`, and the critical `path`, a Set of entries, or null. */
 export function paintRun(p, { messages, path }) {
   const g = p.base.getContext("2d"), { held, waits, timeline: { start, end, makespan, collectives } } = p.run;
   for (const [d, own] of waits.entries()) {

@@ -15,13 +15,11 @@ export const INPUTS = { colour: TABLES.colours.paler[0], pattern: "" };
 export const countTo = (count, from = 0) => Array.from({ length: count }, (_, i) => from + i);
 export const percent = (part) => `${(100 * part).toFixed(1)}%`;
 export const entriesOf = (row) => row.split(" ").filter(Boolean).map(readEntry);
-const mostOf = (values) => values.reduce((most, each) => Math.max(most, each), 0);
 
 /** The order that a record of a schedule stands for. */
 export function orderFrom({ family, options, recompute = "never", placement, microbatches, name, rows }) {
   if (rows) return { name, family, options, placement, microbatches, rows: rows.map(entriesOf) };
-  const order = orderOf(family, options);
-  return recompute === "never" ? order : withRecompute(order, recompute);
+  return withRecompute(orderOf(family, options), recompute);
 }
 
 function programOf(order) {
@@ -33,17 +31,13 @@ function programOf(order) {
 /** The record with lists as long as its schedule has stages or devices; what is new is as the middle one of a list. */
 function fitted(record, program) {
   const { devices, stages, microbatches } = program, { costs, sizes, limit, message_bytes } = record;
-  const fit = (list, count) => {
-    if (!Array.isArray(list) || list.length === count) return list;
-    const middle = list.toSorted((a, b) => a - b)[list.length >> 1];
-    return countTo(count).map((i) => list[i] ?? middle);
-  };
+  const middle = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
+  const fit = (list, count) => (Array.isArray(list) ? countTo(count).map((i) => list[i] ?? middle(list)) : list);
   const fitCost = ([name, cost]) => [name, fit(cost, OF_DEVICES.includes(name) ? devices : stages)];
-  const known = sizes?.stages.length === stages && sizes.samples >= microbatches; // or no bytes at all
   return {
     ...record,
     costs: costs && Object.fromEntries(Object.entries(costs).map(fitCost)),
-    sizes: known ? sizes : null,
+    sizes: sizes?.stages.length === stages && sizes.samples >= microbatches ? sizes : null, // then no bytes at all
     limit: sizes && whyNoBytes(program, sizes) ? null : fit(limit, devices),
     message_bytes: fit(message_bytes, stages - 1),
   };
@@ -59,30 +53,24 @@ export function runOf(given, before) {
   if (stuck.length) throw new Error(`${order.name} cannot finish: ${stuck.join("; ")}`);
   const counts = inFlight(timeline), bytes = sizes && bytesHeld(timeline, sizes);
   const held = counts.map((steps, d) => ({
-    ...(bytes ? heldBytes(bytes[d]) : heldCounts(timeline, d, steps)),
+    ...(bytes ? { ...bytes[d], layers: layersOf(bytes[d].bytes) } : heldCounts(timeline, d, steps)),
     limit: (Array.isArray(limit) ? limit[d] : limit) ?? Infinity,
   }));
-  const all = program.devices * timeline.makespan;
-  const busy = timeline.end.reduce((sum, end, e) => sum + (end - timeline.start[e]), 0);
+  const waits = held.map((_, d) => waitsOf(timeline, d));
+  const waited = waits.flat().reduce((sum, [from, to]) => sum + (to - from), 0);
   return {
-    record, order, program, timeline, held, counts, bytes, bytesOf,
-    name: order.name,
-    waits: counts.map((_, d) => waitsOf(timeline, d)),
-    waiting: all && (all - busy) / all,
+    record, order, program, timeline, held, counts, bytes, bytesOf, waits, name: order.name,
+    waiting: waited / (program.devices * timeline.makespan) || 0,
     heldText: bytes ? bytesText : number,
-    most: mostOf(held.map(({ total }) => mostOf(total))),
+    most: held.flatMap(({ total }) => total).reduce((most, each) => Math.max(most, each), 0),
   };
 }
 
 /** [from, to, whether it is done] of each time at which a device waits. */
 function waitsOf({ program: { first }, start, end, makespan }, device) {
-  const found = [], last = first[device + 1];
-  for (let e = first[device], since = 0; e <= last; e++) {
-    const until = e < last ? start[e] : makespan;
-    if (until > since) found.push([since, until, e === last]);
-    since = Math.max(since, end[e]);
-  }
-  return found;
+  const [starts, ends] = [start, end].map((column) => [...column.subarray(first[device], first[device + 1])]);
+  const waits = [...starts, makespan].map((to, i) => [i ? ends[i - 1] : 0, to, i === starts.length]);
+  return waits.filter(([from, to]) => to > from);
 }
 
 /** Microbatches, each counted by a stage's share of a device: whole ones, and those with only the input kept. */
@@ -102,9 +90,7 @@ function heldCounts({ program, start, end }, d, { times, counts }) {
   return { times: steps.map(([time]) => time), total: valuesOf((held) => held), layers };
 }
 
-function heldBytes({ times, bytes, total }) {
-  return { times, total, layers: Object.entries(TABLES.memory).map(([name, look]) => ({ look, values: bytes[name] })) };
-}
+const layersOf = (bytes) => Object.entries(TABLES.memory).map(([name, look]) => ({ look, values: bytes[name] }));
 
 /** As charts of the library have it: in whole kB (1,000 bytes), from 10 MB on MB, and so on. */
 function bytesText(count) {
@@ -130,11 +116,9 @@ export function litAt(run, device, time) {
 const needsAt = ({ needsFrom }, e) => countTo(needsFrom[e + 1] - needsFrom[e], needsFrom[e]);
 
 /** The entries that need one. */
-function usersOf({ needs, needsFrom, entry, size }, e) {
-  const found = [];
-  for (let user = 0; user < size; user++)
-    for (let i = needsFrom[user]; i < needsFrom[user + 1]; i++) if (entry[needs[i]] === e) found.push(user);
-  return found;
+function usersOf({ needs, needsFrom, entry }, e) {
+  const places = countTo(needs.length).filter((i) => entry[needs[i]] === e);
+  return places.map((i) => needsFrom.findIndex((from) => from > i) - 1);
 }
 
 /** From when to when is held what a forward saved, if an entry is that, or what frees it: its W, or else its B. */
@@ -151,23 +135,25 @@ function aboutEntry({ program, timeline, held, bytes, bytesOf }, { entry: e, nee
   const on = (other) => (home[other] === device ? "here" : `on device ${home[other]}`);
   const own = countTo(parts[e + 1] - parts[e], parts[e]), letter = (part) => KINDS[kind[part]];
   const meaning = (part) => `${TABLES.meanings[letter(part)]} of microbatch ${microbatch[part]}, stage ${stage[part]}`;
+  const there = (i, made) => (timeline.arrived?.[i] > made ? `, there at ${number(timeline.arrived[i])}` : "");
   const needed = needsAt(program, e).map((i) => {
-    const part = needs[i], made = timeline.end[entry[part]], arrived = timeline.arrived?.[messageOf[i]];
+    const part = needs[i], made = timeline.end[entry[part]];
     const reason = own.map((each) => TABLES.reasons[letter(each) + letter(part)]).find(Boolean);
-    const there = arrived > made ? `, there at ${number(arrived)}` : "";
-    return `${nameOf(part)} ${on(entry[part])} (${reason}), which ends at ${number(made)}${there}`;
+    return `${nameOf(part)} ${on(entry[part])} (${reason}), which ends at ${number(made)}${there(messageOf[i], made)}`;
   });
-  const says = [own.map(meaning).join(", with "), `It needs ${needed.join(", and ") || "nothing"}`];
-  const users = neededBy.map((each) => `${writeEntry(entries[each])} ${on(each)}`);
-  if (users.length) says.push(`Needed by ${users.join(", ")}`);
-  if (kept && kind[parts[e]] === F) says.push(`What it saves is held until ${number(kept[1])}`);
-  else if (kept) says.push(`It frees what ${nameOf(parts[e], F)} saved, held for ${number(kept[1] - kept[0])}`);
-  for (const i of sends[e] ?? []) {
-    const [sent, arrived] = [timeline.sent?.[i], timeline.arrived?.[i]], size = bytesOf(messages[i]);
-    const travels = arrived > sent ? `, on its way from ${number(sent)} to ${number(arrived)}` : "";
-    if (size || travels) says.push(`It sends ${size ? bytesText(size) : "a message"} to device ${messages[i].target}${travels}`);
-  }
-  const after = held[device].total[heldAt(held[device], timeline.end[e])];
-  if (bytes) says.push(`Then device ${device} holds ${bytesText(after)}`);
-  return says;
+  const sent = (sends[e] ?? []).map((i) => {
+    const size = bytesOf(messages[i]), what = size ? bytesText(size) : "a message";
+    return `It sends ${what} to device ${messages[i].target}${there(i, timeline.end[e])}`;
+  });
+  const users = neededBy.map((each) => `${writeEntry(entries[each])} ${on(each)}`).join(", ");
+  const saves = kind[parts[e]] === F, { total } = held[device], after = total[heldAt(held[device], timeline.end[e])];
+  return [
+    own.map(meaning).join(", with "),
+    `It needs ${needed.join(", and ") || "nothing"}`,
+    users && `Needed by ${users}`,
+    kept && saves && `What it saves is held until ${number(kept[1])}`,
+    kept && !saves && `It frees what ${nameOf(parts[e], F)} saved, held for ${number(kept[1] - kept[0])}`,
+    ...sent,
+    bytes && `Then device ${device} holds ${bytesText(after)}`,
+  ].filter(Boolean);
 }

@@ -4,8 +4,8 @@ import { createRequire } from "node:module";
 const { configs } = createRequire(`${process.cwd()}/.venv/page/package.json`)("@eslint/js");
 
 const BROWSER = `window document location history navigator performance requestAnimationFrame cancelAnimationFrame
-  setTimeout clearTimeout matchMedia getComputedStyle devicePixelRatio innerWidth innerHeight addEventListener
-  ResizeObserver Event FormData URL URLSearchParams Blob Path2D structuredClone`;
+  setTimeout clearTimeout setInterval clearInterval matchMedia getComputedStyle devicePixelRatio innerWidth innerHeight
+  addEventListener ResizeObserver Event FormData URL URLSearchParams Blob Path2D structuredClone`;
 const NODE = "process console URL URLSearchParams performance structuredClone";
 const MARKUP = ["innerHTML", "outerHTML", "insertAdjacentHTML", "srcdoc", "write", "writeln"];
 
