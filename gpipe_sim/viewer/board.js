@@ -4,6 +4,7 @@
 import { TABLES } from "./tables.js";
 import { KINDS, durationsOf, lower, simulate } from "./clock.js";
 import { number, why } from "./why.js";
+import { roundAbove } from "./paint.js";
 import { UNIT, countTo, orderFrom, percent } from "./runs.js";
 
 const HELP = "Pick what each device does next. Solid: can go. Dashed: cannot yet; point at it for the reason.";
@@ -166,27 +167,14 @@ export class Board {
     return this.sequence.slice(count);
   }
 
-  /** Put all later microbatches where the last complete one is, each so much later that all ends soonest; how many. */
+  /** After what is placed, each device's row again and again, with the next microbatches, while it goes; how many. */
   stamp() {
-    const { actions, isLeft, sequence, times, timeline: { makespan }, puzzle: { microbatches } } = this;
-    const of = (m) => actions.filter(({ microbatch }) => microbatch === m);
-    const model = countTo(microbatches).findLast((m) => !of(m).some(isLeft));
-    if (model === undefined) throw new Error(`no microbatch is complete: 0 lacks ${textsOf(of(0).filter(isLeft))}`);
-    const wanted = [...sequence, ...actions.filter((each) => each.microbatch > model && isLeft(each))];
-    const like = ({ kind, stage }) => times.get(this.find(kind, stage, model)).start;
-    const repeated = (by) => {
-      const due = (each) => times.get(each)?.start ?? like(each) + (each.microbatch - model) * by;
-      this.restart([]);
-      this.fill(this.byDevice(wanted.toSorted((a, b) => due(a) - due(b)))); // at one time, what is placed comes first
-      return { placed: this.sequence, ends: this.timeline.makespan, keeps: !sequence.some(isLeft) };
-    };
-    const models = this.byDevice(of(model)), most = Math.max(...models.map(workOf));
-    const after = (row) => row.flatMap((one) => row.map((other) => times.get(other).end - times.get(one).start));
-    const later = new Set([...models.flatMap(after), most, makespan].filter((by) => by > 0));
-    const tries = [...later].map(repeated).filter(({ keeps }) => keeps);
-    const [best] = tries.sort((a, b) => b.placed.length - a.placed.length || a.ends - b.ends);
-    this.change(best?.placed ?? sequence);
-    return this.sequence.length - sequence.length;
+    const { rows, puzzle: { microbatches } } = this, count = this.sequence.length;
+    const next = (row, by) => row.map(({ kind, stage, microbatch }) => this.find(kind, stage, microbatch + by));
+    const later = rows.map((row) => new Set(countTo(microbatches - 1, 1).flatMap((by) => next(row, by))));
+    this.fill(later.map((some) => [...some].filter((each) => each && this.isLeft(each))));
+    this.change(this.sequence);
+    return this.sequence.length - count;
   }
 
   /** Below what no order is, by device: it waits for a forward, does its work, and a gradient goes back. */
@@ -213,23 +201,39 @@ export class Board {
     return Math.abs(over) > 1e-9 * this.goal ? over : 0;
   }
 
-  /** The longest wait before an action that need not be, if possible where a device has least to spare; or null. */
+  /** The longest wait that can be shorter, if possible where a device has least to spare, and what can go sooner. */
   get lost() {
-    const { times, bounds } = this;
-    const most = Math.max(...bounds.map(({ value }) => value));
-    const waits = bounds.flatMap(({ device, head, value }) => this.rows[device].map((action, i, row) => {
-      const start = times.get(row[i - 1])?.end ?? 0, end = times.get(action).start;
-      return { device, start, end, long: end - Math.max(start, head), tight: value === most };
+    if (!this.finished || this.over <= 0) return null;
+    const { times, bounds, rows, actions, puzzle: { room, costs: { comm } } } = this;
+    const most = Math.max(...bounds.map(({ value }) => value)), endOf = (action) => times.get(action)?.end ?? 0;
+    const needsOf = ({ needs }) => needs.map((need) => actions[need]), startOf = (action) => times.get(action).start;
+    const readyAt = (action) => needsOf(action).map((need) => endOf(need) + (need.home === action.home ? 0 : comm));
+    const hasRoom = ({ home, holds }, place, to) => !room || holds <= 0 || countTo(to - place, place).every(
+      (i) => sumOf(rows[home].slice(0, i).map((each) => each.holds)) < room[home]);
+    const canGo = (action, place, until) => Math.max(endOf(rows[action.home][place - 1]), ...readyAt(action)) < until
+      && hasRoom(action, place, rows[action.home].indexOf(action));
+    const isQueued = (need) => canGo(need, rows[need.home].indexOf(need) - 1, startOf(need));
+    const sooner = ({ device, i, action, end }) => rows[device].slice(i + 1).find((each) => canGo(each, i, end))
+      ?? needsOf(action).find((need) => need.home !== device && isQueued(need));
+    const waits = bounds.flatMap(({ device, head, value }) => rows[device].map((action, i, row) => {
+      const start = endOf(row[i - 1]), end = startOf(action), long = end - Math.max(start, head);
+      return { device, i, action, start, end, long, tight: value === most };
     }));
-    const [longest] = waits.filter(({ long }) => long > 0).sort((a, b) => b.tight - a.tight || b.long - a.long);
-    return longest ? { ...longest, sentence: why(this.timeline, longest.device, longest.start).sentence } : null;
+    const longest = waits.filter(({ long }) => long > 0).sort((a, b) => b.tight - a.tight || b.long - a.long);
+    const found = longest.find(sooner);
+    if (!found) return null;
+    const { sentence } = why(this.timeline, found.device, found.start);
+    return { ...found, sentence: `${sentence}; ${sooner(found).text} could go sooner`, sooner: sooner(found) };
   }
 
-  /** The share of device time in which nobody works: so far, or at the goal. */
+  /** The share of device time in which nobody works: so far, or at the goal; and the most held, where room is least. */
   get score() {
-    const { sequence, actions, timeline: { makespan }, goal } = this;
-    const bubble = (work, until) => (until ? 1 - workOf(work) / (this.rows.length * until) : 0);
-    return { bubble: bubble(sequence, makespan), atGoal: bubble(actions, goal) };
+    const { sequence, actions, rows, peaks, timeline: { makespan }, goal, puzzle: { room, placement } } = this;
+    const bubble = (work, until) => (until ? 1 - workOf(work) / (rows.length * until) : 0);
+    const limits = room ?? placement.map((stages) => stages.length * this.puzzle.microbatches);
+    const full = countTo(rows.length).sort((a, b) => peaks[b] / limits[b] - peaks[a] / limits[a])[0];
+    const most = { held: peaks[full], limit: limits[full] };
+    return { bubble: bubble(sequence, makespan), atGoal: bubble(actions, goal), ...most };
   }
 
   /** What is to be said of a board that is finished, or on which nothing can go; else "". */
@@ -239,8 +243,8 @@ export class Board {
       const says = this.rows.flatMap((_, device) => this.candidates(device)).map((each) => this.refusal(each));
       return says.includes("") ? "" : `Nothing can go any more, so undo: ${says.join("; ")}.`;
     }
-    const goal = par === null ? "the bound" : "par", cost = lost ? ` What cost most: ${lost.sentence}.` : "";
-    if (over > 0) return `${takes}, ${number(over)} more than ${goal}.${cost}`;
+    const goal = par === null ? "the bound" : "par", hint = lost ? ` A wait that can be shorter: ${lost.sentence}.` : "";
+    if (over > 0) return `${takes}, ${number(over)} more than ${goal}.${hint}`;
     if (over < 0) return `${takes}, less than par: nobody had found that.`;
     return `${takes}: ${goal}, and ${gap ? "nobody knows whether an" : "no"} order takes less.`;
   }
@@ -307,8 +311,8 @@ export function mountBoard(container, { puzzles, load, make }) {
   const does = {
     u: () => board.turn(-1),
     r: () => board.turn(1),
-    n: () => `Placed what had no alternative: ${textsOf(board.step()) || "nothing"}.`,
-    p: () => `Placed ${board.stamp()} actions, as the last complete microbatch has them.`,
+    n: () => `Forced: ${textsOf(board.step()) || "nothing, you choose"}.`,
+    p: () => `Each row again, with the next microbatches: ${board.stamp()} more placed.`,
     o: () => board.change([]),
   };
 
@@ -333,10 +337,8 @@ export function mountBoard(container, { puzzles, load, make }) {
     draw(says);
   }
 
-  /** Where a time is in a lane; every lane is a little longer than par. */
-  function across(time) {
-    return `${(100 * time) / Math.max(board.timeline.makespan, 1.15 * board.goal)}%`;
-  }
+  const until = () => Math.max(board.timeline.makespan, 1.15 * board.goal); // every lane is a little longer than par
+  const across = (time) => `${(100 * time) / until()}%`;
 
   function box(look, { start, end = start }, text = "", fill = "") {
     const style = `left:${across(start)};width:${across(end - start)};${fill}`;
@@ -356,10 +358,9 @@ export function mountBoard(container, { puzzles, load, make }) {
 
   /** A device: what is placed, how much it holds, and what may come next, under where that can begin. */
   function deviceLine(row, k) {
-    const { times, puzzle: { room }, held, lost, goal, over, finished } = board, name = `device ${k}`;
+    const { times, puzzle: { room }, held, goal } = board, name = `device ${k}`;
     const runs = row.map((each) => `${each.text} ${span(times.get(each))}`).join(", ") || "nothing yet";
     const boxes = [...row.map((each) => boxOf(each, times.get(each))), box("goal", { start: goal })];
-    if (finished && over > 0 && lost?.device === k) boxes.push(box("lost", lost));
     const buttons = board.candidates(k).map(choiceOf), free = times.get(row.at(-1))?.end ?? 0;
     const traits = { className: "board-next", role: "group", ariaLabel: `${name}, next` };
     const style = `--free:${across(free)};--count:${buttons.length}`;
@@ -373,7 +374,8 @@ export function mountBoard(container, { puzzles, load, make }) {
     const { text, kind, home } = action, waits = wait ? `, after a wait of ${number(wait)}` : "";
     const ariaLabel = `${text}: ${refusal || `${span(runs)}${waits}; then device ${home} holds ${holds}`}`;
     const traits = { type: "button", style: colourOf(kind), ariaLabel, ariaDisabled: Boolean(refusal) };
-    const button = make("button", { ...traits, onclick: () => attempt(() => board.place([action])) }, text);
+    const onclick = () => refusal || attempt(() => board.place([action])); // what is refused has said why
+    const button = make("button", { ...traits, onclick }, text);
     choices.set(button, refusal ? "" : boxOf(action, runs, "ghost"));
     return button;
   }
@@ -386,30 +388,49 @@ export function mountBoard(container, { puzzles, load, make }) {
     if (is) lane.append(choices.get(target));
   }
 
+  /** A share and the best one, on the axis of time, of which par is the whole. */
+  function barOf(name, share, best, says, { goal } = board) {
+    const boxes = [box("bar", { start: 0, end: share * goal }), box("goal", { start: best * goal })];
+    return lineOf(name, boxes, says, `${says}; best known: ${percent(best)}`);
+  }
+
   function draw(says) {
-    const { puzzle, goal, peaks, score: { bubble, atGoal }, timeline: { makespan } } = board;
-    const name = `${puzzle.par === null ? "bound" : "par"} ${number(goal)}`;
+    const { puzzle, goal, lost, finished, score: { bubble, atGoal, held, limit }, timeline: { makespan } } = board;
+    const name = `${puzzle.par === null ? "bound" : "par"} ${number(goal)}`, step = roundAbove(until() / 8);
+    const had = [lanes, find("done")].some((each) => each.contains(document.activeElement));
     const k = [...lanes.children].findIndex((row) => row.contains(document.activeElement));
     choices.clear();
-    const head = lineOf("", [box("mark", { start: goal }, name)], "holds", name);
-    lanes.replaceChildren(head, ...board.rows.map(deviceLine));
+    const head = lineOf("", [box("mark", { start: goal }, name)], "held now", name);
+    const ticks = countTo(Math.floor(until() / step) + 1).map((i) => box("mark", { start: i * step }, number(i * step)));
+    lanes.replaceChildren(head, ...board.rows.map(deviceLine), lineOf("time", ticks, "", `0 to ${number(until())}`));
+    if (lost) lanes.children[lost.device + 1].querySelector(".board-lane").append(box("lost", lost));
     [choose.value, own.hidden] = [puzzle.name, puzzle.name !== "free"];
-    find("idea").textContent = [puzzle.idea, puzzle.facts].join(" ");
+    find("idea").textContent = `${puzzle.idea} ${puzzle.facts ?? ""} Place every box, and finish by ${name}.`;
     find("say").textContent = [says, board.standing].filter(Boolean).join(" ") || HELP;
-    const shares = `${percent(bubble)} waiting, ${percent(atGoal)} at ${name}`;
-    find("score").textContent = `${number(makespan)} long; ${shares}; at most ${peaks.join(", ")} held`;
-    find("done").replaceChildren(...(board.finished ? ending() : []));
-    if (k >= 0) (lanes.children[k]?.querySelector("button:not([aria-disabled=true]), button") ?? choose).focus();
+    find("legend").replaceChildren(...[...puzzle.kinds].map((kind) => make("span", { className: "board-key" },
+      make("i", { className: `board-box ${kind}`, style: colourOf(kind) }), `${kind} ${TABLES.meanings[kind]}`)));
+    find("score").replaceChildren(barOf("time", makespan / goal, 1, number(makespan)),
+      barOf("waiting", bubble, atGoal, percent(bubble)), barOf("most held", held / limit, 1, `${held} of ${limit}`));
+    find("facts").textContent = `${percent(bubble)} waiting${finished ? "" : " so far"}, ${percent(atGoal)} at ${name}.`;
+    find("done").replaceChildren(...(finished ? ending() : []));
+    const canGo = (each) => each?.querySelector("button:not([aria-disabled=true])");
+    if (had) [lanes.children[k], lanes, find("done"), tools].map(canGo).find(Boolean).focus();
   }
 
   /** A finished board as text to be copied, and what to do with it. */
   function ending() {
-    const { name, costs } = board.puzzle, text = `"""\n${board.toText()}\n"""`;
-    const value = name === "free" ? `gp.simulate(gp.Explicit.parse(${text}))` : `gp.course.puzzle("${name}", ${text})`;
-    const traits = { readOnly: true, rows: board.rows.length + 2, ariaLabel: "this order in Python" };
-    const area = make("textarea", { ...traits, value, onfocus: () => area.select() });
-    const onclick = () => load({ charts: [{ schedule: board.record(board.rows), costs }], at: 0, ask: null });
-    return [area, make("button", { type: "button", onclick }, "See it in a chart")];
+    const { name, costs } = board.puzzle, text = `"""\n${board.toText()}\n"""`, isFree = name === "free";
+    const value = isFree ? `gp.simulate(gp.Explicit.parse(${text}))` : `gp.course.puzzle("${name}", ${text})`;
+    const traits = { readOnly: true, rows: board.rows.length + 2, onfocus: ({ target }) => target.select() };
+    const says = `Run this in Python to ${isFree ? "simulate" : "train with"} your order:`;
+    const button = (words, onclick) => make("button", { type: "button", onclick }, words);
+    const show = () => load({ charts: [{ schedule: board.record(board.rows), costs }], at: 0, ask: null });
+    const next = choose.options[choose.selectedIndex + 1], goOn = () => {
+      choose.value = next.value;
+      attempt(begin);
+    };
+    const buttons = [...(next ? [button(`Next: ${next.text}`, goOn)] : []), button("See it in a chart", show)];
+    return [make("p", {}, ...buttons), make("label", {}, says, make("textarea", { ...traits, value }))];
   }
 
   choose.append(...puzzles.map(({ name, title }) => make("option", { value: name }, title)));
