@@ -7,7 +7,6 @@ import { number, why } from "./why.js";
 import { roundAbove } from "./paint.js";
 import { UNIT, countTo, orderFrom, percent } from "./runs.js";
 
-const HELP = "Pick what each device does next. Solid: can go. Dashed: cannot yet; point at it for the reason.";
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const textsOf = (actions) => actions.map(({ text }) => text).join(" ");
 const workOf = (actions) => sumOf(actions.map(({ takes }) => takes));
@@ -15,9 +14,9 @@ const workOf = (actions) => sumOf(actions.map(({ takes }) => takes));
 /** All actions that a puzzle has to place, and those that are placed: `sequence`, in the order of the picks. */
 export class Board {
   find = (kind, stage, microbatch = 0) => this.byText.get(stage + kind + microbatch);
-  byDevice = (actions) => this.puzzle.placement.map((_, device) => actions.filter(({ home }) => home === device));
   isLeft = (action) => !this.placed.has(action);
-  missing = ({ needs }) => needs.map((need) => this.actions[need]).filter(this.isLeft);
+  needsOf = ({ needs }) => needs.map((need) => this.actions[need]);
+  missing = (action) => this.needsOf(action).filter(this.isLeft);
 
   constructor(puzzle) {
     const { placement, microbatches, kinds, costs } = puzzle;
@@ -57,9 +56,7 @@ export class Board {
     this.known = null;
   }
 
-  get finished() {
-    return this.placed.size === this.actions.length;
-  }
+  get finished() { return this.placed.size === this.actions.length; }
 
   /** Of what is placed, none of which waits for what is not. */
   get timeline() {
@@ -204,26 +201,22 @@ export class Board {
   /** The longest wait that can be shorter, if possible where a device has least to spare, and what can go sooner. */
   get lost() {
     if (!this.finished || this.over <= 0) return null;
-    const { times, bounds, rows, actions, puzzle: { room, costs: { comm } } } = this;
-    const most = Math.max(...bounds.map(({ value }) => value)), endOf = (action) => times.get(action)?.end ?? 0;
-    const needsOf = ({ needs }) => needs.map((need) => actions[need]), startOf = (action) => times.get(action).start;
-    const readyAt = (action) => needsOf(action).map((need) => endOf(need) + (need.home === action.home ? 0 : comm));
-    const hasRoom = ({ home, holds }, place, to) => !room || holds <= 0 || countTo(to - place, place).every(
-      (i) => sumOf(rows[home].slice(0, i).map((each) => each.holds)) < room[home]);
-    const canGo = (action, place, until) => Math.max(endOf(rows[action.home][place - 1]), ...readyAt(action)) < until
-      && hasRoom(action, place, rows[action.home].indexOf(action));
-    const isQueued = (need) => canGo(need, rows[need.home].indexOf(need) - 1, startOf(need));
-    const sooner = ({ device, i, action, end }) => rows[device].slice(i + 1).find((each) => canGo(each, i, end))
-      ?? needsOf(action).find((need) => need.home !== device && isQueued(need));
+    const { times, bounds, rows, needsOf, puzzle: { room, costs: { comm } } } = this;
+    const startOf = (action) => times.get(action).start, endOf = (action) => times.get(action)?.end ?? 0;
+    const comes = (action) => needsOf(action).map((need) => endOf(need) + (need.home === action.home ? 0 : comm));
+    const held = (row) => row.map((_, i) => sumOf(row.slice(0, i).map(({ holds }) => holds)));
+    const fits = (action, i, row) => !room || action.holds <= 0
+      || Math.max(...held(row).slice(i, row.indexOf(action))) < room[action.home];
+    const canGo = (each, i, until, row) => Math.max(endOf(row[i - 1]), ...comes(each)) < until && fits(each, i, row);
+    const isQueued = (need, row) => canGo(need, row.indexOf(need) - 1, startOf(need), row);
+    const sooner = (action, i, row) => row.slice(i + 1).find((each) => canGo(each, i, startOf(action), row))
+      ?? needsOf(action).find((need) => need.home !== action.home && isQueued(need, rows[need.home]));
     const waits = bounds.flatMap(({ device, head, value }) => rows[device].map((action, i, row) => {
       const start = endOf(row[i - 1]), end = startOf(action), long = end - Math.max(start, head);
-      return { device, i, action, start, end, long, tight: value === most };
+      return { device, start, end, long, value, sooner: long > 0 && sooner(action, i, row) };
     }));
-    const longest = waits.filter(({ long }) => long > 0).sort((a, b) => b.tight - a.tight || b.long - a.long);
-    const found = longest.find(sooner);
-    if (!found) return null;
-    const { sentence } = why(this.timeline, found.device, found.start);
-    return { ...found, sentence: `${sentence}; ${sooner(found).text} could go sooner`, sooner: sooner(found) };
+    const [worst] = waits.filter((each) => each.sooner).sort((a, b) => b.value - a.value || b.long - a.long);
+    return worst ? { ...worst, sentence: why(this.timeline, worst.device, worst.start).sentence } : null;
   }
 
   /** The share of device time in which nobody works: so far, or at the goal; and the most held, where room is least. */
@@ -231,9 +224,8 @@ export class Board {
     const { sequence, actions, rows, peaks, timeline: { makespan }, goal, puzzle: { room, placement } } = this;
     const bubble = (work, until) => (until ? 1 - workOf(work) / (rows.length * until) : 0);
     const limits = room ?? placement.map((stages) => stages.length * this.puzzle.microbatches);
-    const full = countTo(rows.length).sort((a, b) => peaks[b] / limits[b] - peaks[a] / limits[a])[0];
-    const most = { held: peaks[full], limit: limits[full] };
-    return { bubble: bubble(sequence, makespan), atGoal: bubble(actions, goal), ...most };
+    const [k] = countTo(rows.length).sort((a, b) => peaks[b] / limits[b] - peaks[a] / limits[a]);
+    return { bubble: bubble(sequence, makespan), atGoal: bubble(actions, goal), held: peaks[k], limit: limits[k] };
   }
 
   /** What is to be said of a board that is finished, or on which nothing can go; else "". */
@@ -243,7 +235,8 @@ export class Board {
       const says = this.rows.flatMap((_, device) => this.candidates(device)).map((each) => this.refusal(each));
       return says.includes("") ? "" : `Nothing can go any more, so undo: ${says.join("; ")}.`;
     }
-    const goal = par === null ? "the bound" : "par", hint = lost ? ` A wait that can be shorter: ${lost.sentence}.` : "";
+    const { sentence, sooner } = lost ?? {}, goal = par === null ? "the bound" : "par";
+    const hint = lost ? ` A wait that can be shorter: ${sentence}; ${sooner.text} could go sooner.` : "";
     if (over > 0) return `${takes}, ${number(over)} more than ${goal}.${hint}`;
     if (over < 0) return `${takes}, less than par: nobody had found that.`;
     return `${takes}: ${goal}, and ${gap ? "nobody knows whether an" : "no"} order takes less.`;
@@ -328,13 +321,11 @@ export function mountBoard(container, { puzzles, load, make }) {
 
   /** Do something, and show what came of it, or why it cannot be. */
   function attempt(change) {
-    let says;
     try {
-      says = change();
+      draw(change());
     } catch (error) {
-      says = `${error.message}.`;
+      draw(`${error.message}.`);
     }
-    draw(says);
   }
 
   const until = () => Math.max(board.timeline.makespan, 1.15 * board.goal); // every lane is a little longer than par
@@ -363,8 +354,7 @@ export function mountBoard(container, { puzzles, load, make }) {
     const boxes = [...row.map((each) => boxOf(each, times.get(each))), box("goal", { start: goal })];
     const buttons = board.candidates(k).map(choiceOf), free = times.get(row.at(-1))?.end ?? 0;
     const traits = { className: "board-next", role: "group", ariaLabel: `${name}, next` };
-    const style = `--free:${across(free)};--count:${buttons.length}`;
-    const next = make("div", { ...traits, style }, ...buttons);
+    const next = make("div", { ...traits, style: `--free:${across(free)};--count:${buttons.length}` }, ...buttons);
     return lineOf(name, boxes, `${held[k]}${room ? ` of ${room[k]}` : ""}`, runs, next);
   }
 
@@ -373,9 +363,9 @@ export function mountBoard(container, { puzzles, load, make }) {
     const refusal = board.refusal(action), { wait, holds, ...runs } = refusal ? {} : board.preview(action);
     const { text, kind, home } = action, waits = wait ? `, after a wait of ${number(wait)}` : "";
     const ariaLabel = `${text}: ${refusal || `${span(runs)}${waits}; then device ${home} holds ${holds}`}`;
-    const traits = { type: "button", style: colourOf(kind), ariaLabel, ariaDisabled: Boolean(refusal) };
     const onclick = () => refusal || attempt(() => board.place([action])); // what is refused has said why
-    const button = make("button", { ...traits, onclick }, text);
+    const traits = { type: "button", style: colourOf(kind), ariaLabel, ariaDisabled: Boolean(refusal), onclick };
+    const button = make("button", traits, text);
     choices.set(button, refusal ? "" : boxOf(action, runs, "ghost"));
     return button;
   }
@@ -388,9 +378,9 @@ export function mountBoard(container, { puzzles, load, make }) {
     if (is) lane.append(choices.get(target));
   }
 
-  /** A share and the best one, on the axis of time, of which par is the whole. */
-  function barOf(name, share, best, says, { goal } = board) {
-    const boxes = [box("bar", { start: 0, end: share * goal }), box("goal", { start: best * goal })];
+  /** A share and the best known one, on the axis of time, of which par is the whole. */
+  function barOf([name, share, best, says]) {
+    const boxes = [box("bar", { start: 0, end: share * board.goal }), box("goal", { start: best * board.goal })];
     return lineOf(name, boxes, says, `${says}; best known: ${percent(best)}`);
   }
 
@@ -401,17 +391,18 @@ export function mountBoard(container, { puzzles, load, make }) {
     const k = [...lanes.children].findIndex((row) => row.contains(document.activeElement));
     choices.clear();
     const head = lineOf("", [box("mark", { start: goal }, name)], "held now", name);
-    const ticks = countTo(Math.floor(until() / step) + 1).map((i) => box("mark", { start: i * step }, number(i * step)));
+    const tick = (i) => box("mark", { start: i * step }, number(i * step));
+    const ticks = countTo(Math.floor(until() / step) + 1).map(tick);
     lanes.replaceChildren(head, ...board.rows.map(deviceLine), lineOf("time", ticks, "", `0 to ${number(until())}`));
     if (lost) lanes.children[lost.device + 1].querySelector(".board-lane").append(box("lost", lost));
     [choose.value, own.hidden] = [puzzle.name, puzzle.name !== "free"];
     find("idea").textContent = `${puzzle.idea} ${puzzle.facts ?? ""} Place every box, and finish by ${name}.`;
-    find("say").textContent = [says, board.standing].filter(Boolean).join(" ") || HELP;
+    find("say").textContent = [says, board.standing].filter(Boolean).join(" ");
     find("legend").replaceChildren(...[...puzzle.kinds].map((kind) => make("span", { className: "board-key" },
       make("i", { className: `board-box ${kind}`, style: colourOf(kind) }), `${kind} ${TABLES.meanings[kind]}`)));
-    find("score").replaceChildren(barOf("time", makespan / goal, 1, number(makespan)),
-      barOf("waiting", bubble, atGoal, percent(bubble)), barOf("most held", held / limit, 1, `${held} of ${limit}`));
-    find("facts").textContent = `${percent(bubble)} waiting${finished ? "" : " so far"}, ${percent(atGoal)} at ${name}.`;
+    const bars = [[finished ? "waiting" : "waiting so far", bubble, atGoal, percent(bubble)]];
+    bars.push(["most held", held / limit, 1, `${held} of ${limit}`], ["time", makespan / goal, 1, number(makespan)]);
+    find("score").replaceChildren(...bars.map(barOf));
     find("done").replaceChildren(...(finished ? ending() : []));
     const canGo = (each) => each?.querySelector("button:not([aria-disabled=true])");
     if (had) [lanes.children[k], lanes, find("done"), tools].map(canGo).find(Boolean).focus();
@@ -419,43 +410,32 @@ export function mountBoard(container, { puzzles, load, make }) {
 
   /** A finished board as text to be copied, and what to do with it. */
   function ending() {
-    const { name, costs } = board.puzzle, text = `"""\n${board.toText()}\n"""`, isFree = name === "free";
-    const value = isFree ? `gp.simulate(gp.Explicit.parse(${text}))` : `gp.course.puzzle("${name}", ${text})`;
-    const traits = { readOnly: true, rows: board.rows.length + 2, onfocus: ({ target }) => target.select() };
+    const { name, costs } = board.puzzle, order = `"""\n${board.toText()}\n"""`, isFree = name === "free";
+    const value = isFree ? `gp.simulate(gp.Explicit.parse(${order}))` : `gp.course.puzzle("${name}", ${order})`;
+    const traits = { value, readOnly: true, rows: board.rows.length + 2, onfocus: ({ target }) => target.select() };
     const says = `Run this in Python to ${isFree ? "simulate" : "train with"} your order:`;
+    const area = make("textarea", traits);
     const button = (words, onclick) => make("button", { type: "button", onclick }, words);
     const show = () => load({ charts: [{ schedule: board.record(board.rows), costs }], at: 0, ask: null });
-    const next = choose.options[choose.selectedIndex + 1], goOn = () => {
-      choose.value = next.value;
-      attempt(begin);
-    };
-    const buttons = [...(next ? [button(`Next: ${next.text}`, goOn)] : []), button("See it in a chart", show)];
-    return [make("p", {}, ...buttons), make("label", {}, says, make("textarea", { ...traits, value }))];
+    const after = [...choose.options].slice(choose.selectedIndex + 1, choose.selectedIndex + 2);
+    const goOn = after.map((next) => button(`Next: ${next.text}`, () => attempt(() => begin({ puzzle: next.value }))));
+    return [make("p", {}, ...goOn, button("See it in a chart", show)), make("label", {}, says, area)];
   }
 
   choose.append(...puzzles.map(({ name, title }) => make("option", { value: name }, title)));
   choose.append(make("option", { value: "free" }, "A board of your own"));
-  for (const [form, change] of [[own, begin], [tools, placeTyped]]) {
-    form.onsubmit = (event) => {
-      event.preventDefault();
-      attempt(change);
-    };
-  }
+  own.onsubmit = () => attempt(begin) ?? false; // the form itself goes nowhere
+  tools.onsubmit = () => attempt(placeTyped) ?? false;
   choose.onchange = () => attempt(begin);
   for (const button of tools.querySelectorAll("[type=button]")) button.onclick = () => attempt(does[button.value]);
   for (const event of ["pointerover", "focusin", "pointerleave"]) lanes.addEventListener(event, look);
   container.onkeydown = ({ key, target, ctrlKey, metaKey, altKey }) => {
-    if (target.matches("input, select, textarea") || ctrlKey || metaKey || altKey) return;
-    const buttons = [...choices.keys()], at = buttons.indexOf(target) + { ArrowLeft: -1, ArrowRight: 1 }[key];
-    if (key in does) attempt(does[key]);
-    else if (choices.has(target)) buttons[at]?.focus();
+    const types = target.matches("input, select, textarea") || ctrlKey || metaKey || altKey;
+    if (!types && Object.hasOwn(does, key)) attempt(does[key]);
   };
   draw();
   return {
-    state() {
-      const { puzzle: { name, choice = null }, rows } = board;
-      return { puzzle: name, choice, rows: rows.map(textsOf) };
-    },
+    state: ({ puzzle: { name, choice = null }, rows } = board) => ({ puzzle: name, choice, rows: rows.map(textsOf) }),
     load(saved) {
       begin(saved);
       draw();
