@@ -371,7 +371,7 @@ def test_a_stamp_moves_nothing_and_appends_what_is_legal(played, node):
             before, actions = row.split(), after.split()
             assert actions[: len(before)] == before
             assert len({*actions}) == len(actions) and {*actions} <= {*all_of(puzzle, held)}
-            for action in map(lambda text: read_action("", text), actions[len(before) :]):
+            for action in (read_action("", text) for text in actions[len(before) :]):
                 alike = [f"{action.stage}{action.kind}{m}" for m in range(action.microbatch)]
                 assert {*alike} & {*before}  # a microbatch before it did the same here
         for k, peak in enumerate(given["peaks"]):
