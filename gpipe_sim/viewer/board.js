@@ -396,7 +396,7 @@ export function mountBoard(container, { puzzles, load, make }) {
     lanes.replaceChildren(head, ...board.rows.map(deviceLine), lineOf("time", ticks, "", `0 to ${number(until())}`));
     if (lost) lanes.children[lost.device + 1].querySelector(".board-lane").append(box("lost", lost));
     [choose.value, own.hidden] = [puzzle.name, puzzle.name !== "free"];
-    find("idea").textContent = `${puzzle.idea} ${puzzle.facts ?? ""} Place every box, and finish by ${name}.`;
+    find("idea").textContent = `${puzzle.idea} ${puzzle.facts ?? ""} Place every box, and finish by the line (${name}).`;
     find("say").textContent = [says, board.standing].filter(Boolean).join(" ");
     find("legend").replaceChildren(...[...puzzle.kinds].map((kind) => make("span", { className: "board-key" },
       make("i", { className: `board-box ${kind}`, style: colourOf(kind) }), `${kind} ${TABLES.meanings[kind]}`)));
