@@ -7,6 +7,7 @@ import { number, why } from "./why.js";
 import { roundAbove } from "./paint.js";
 import { UNIT, countTo, orderFrom, percent } from "./runs.js";
 
+const FREE = { name: "free", title: "A board of your own", idea: "Nobody has proven its par.", facts: "", par: null };
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const textsOf = (actions) => actions.map(({ text }) => text).join(" ");
 const workOf = (actions) => sumOf(actions.map(({ takes }) => takes));
@@ -286,8 +287,7 @@ export function freePuzzle(choice) {
   needs([0, K].includes(room.length) && room.every(Number.isInteger), `room as one whole number, or ${K}, or none`);
   room.forEach((limit, k) => needs(limit >= placement[k].length, `room for ${placement[k].length} on device ${k}`));
   const [forward, input_grad, weight_grad, comm] = times, costs = { ...UNIT, forward, input_grad, weight_grad, comm };
-  const given = { placement, microbatches: M, kinds, costs, room: room.length ? room : null, choice };
-  return { ...given, name: "free", title: "A board of your own", idea: "Nobody has proven a par for it.", par: null };
+  return { ...FREE, placement, microbatches: M, kinds, costs, room: room.length ? room : null, choice };
 }
 
 /**
@@ -297,7 +297,7 @@ export function freePuzzle(choice) {
 export function mountBoard(container, { puzzles, load, make }) {
   const find = (name) => container.querySelector(`.board-${name}`);
   const [choose, own, tools, lanes, hint] = ["puzzle", "own", "tools", "lanes", "hint"].map(find);
-  const choices = new Map(); // by button, the box that it would add, or nothing
+  const choices = new WeakMap(); // by button, the box that it would add, or nothing
   const colourOf = (kind) => `--kind:${TABLES.kinds[kind].colour}`;
   const words = tools.elements.words, span = ({ start, end }) => `from ${number(start)} to ${number(end)}`;
   let board = new Board(puzzles[0]);
@@ -389,14 +389,12 @@ export function mountBoard(container, { puzzles, load, make }) {
     const name = `${puzzle.par === null ? "bound" : "par"} ${number(goal)}`, step = roundAbove(until() / 8);
     const had = [lanes, find("done")].some((each) => each.contains(document.activeElement));
     const k = [...lanes.children].findIndex((row) => row.contains(document.activeElement));
-    choices.clear();
     const head = lineOf("", [box("mark", { start: goal }, name)], "held now", name);
-    const tick = (i) => box("mark", { start: i * step }, number(i * step));
-    const ticks = countTo(Math.floor(until() / step) + 1).map(tick);
+    const ticks = countTo(until() / step + 1).map((i) => box("mark", { start: i * step }, number(i * step)));
     lanes.replaceChildren(head, ...board.rows.map(deviceLine), lineOf("time", ticks, "", `0 to ${number(until())}`));
     if (lost) lanes.children[lost.device + 1].querySelector(".board-lane").append(box("lost", lost));
     [choose.value, own.hidden] = [puzzle.name, puzzle.name !== "free"];
-    find("idea").textContent = `${puzzle.idea} ${puzzle.facts ?? ""} Place every box, and finish by the line (${name}).`;
+    find("idea").textContent = `${puzzle.idea} ${puzzle.facts}`;
     find("say").textContent = [says, board.standing].filter(Boolean).join(" ");
     find("legend").replaceChildren(...[...puzzle.kinds].map((kind) => make("span", { className: "board-key" },
       make("i", { className: `board-box ${kind}`, style: colourOf(kind) }), `${kind} ${TABLES.meanings[kind]}`)));
@@ -414,16 +412,14 @@ export function mountBoard(container, { puzzles, load, make }) {
     const value = isFree ? `gp.simulate(gp.Explicit.parse(${order}))` : `gp.course.puzzle("${name}", ${order})`;
     const traits = { value, readOnly: true, rows: board.rows.length + 2, onfocus: ({ target }) => target.select() };
     const says = `Run this in Python to ${isFree ? "simulate" : "train with"} your order:`;
-    const area = make("textarea", traits);
     const button = (words, onclick) => make("button", { type: "button", onclick }, words);
     const show = () => load({ charts: [{ schedule: board.record(board.rows), costs }], at: 0, ask: null });
     const after = [...choose.options].slice(choose.selectedIndex + 1, choose.selectedIndex + 2);
-    const goOn = after.map((next) => button(`Next: ${next.text}`, () => attempt(() => begin({ puzzle: next.value }))));
-    return [make("p", {}, ...goOn, button("See it in a chart", show)), make("label", {}, says, area)];
+    const on = after.map((next) => button(`Next: ${next.text}`, () => attempt(() => begin({ puzzle: next.value }))));
+    return [make("p", {}, ...on, button("See it in a chart", show)), make("label", {}, says, make("textarea", traits))];
   }
 
-  choose.append(...puzzles.map(({ name, title }) => make("option", { value: name }, title)));
-  choose.append(make("option", { value: "free" }, "A board of your own"));
+  choose.append(...[...puzzles, FREE].map(({ name, title }) => make("option", { value: name }, title)));
   own.onsubmit = () => attempt(begin) ?? false; // the form itself goes nowhere
   tools.onsubmit = () => attempt(placeTyped) ?? false;
   choose.onchange = () => attempt(begin);
