@@ -12,6 +12,7 @@ from fractions import Fraction
 from inspect import Parameter, signature
 from itertools import count, repeat
 from pathlib import Path
+from tempfile import gettempdir
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,6 +47,7 @@ NAN, INF = float("nan"), float("inf")
 HUGE = 10**30  #: fits no machine number
 UNPRINTABLE = 10**5000  #: Python refuses to write it out
 LONG = "x" * 100_000
+PAGE = str(Path(gettempdir()) / "misused.html")
 
 
 def parts() -> list[Partition]:
@@ -234,6 +236,7 @@ OWN: dict[str, dict] = {
     "staleness": {"schedule": ENDLESS, "weights": "stashed"},
     "train": {"schedule": ENDLESS, "weights": "stashed"},
     "train_step": {"schedule": ENDLESS, "weights": "stashed"},
+    "view": {"a": SCHEDULE, "b": TIMELINE, "message_bytes": None, "memory_limit": 1e6, "path": PAGE},
 }  # fmt: skip
 
 

@@ -362,7 +362,7 @@ def test_a_model_that_fits_nowhere_is_a_no_and_a_warning_is_one_line():
 # lessons
 
 
-def test_lessons_are_copied_with_the_pictures_that_they_show(ask, tmp_path):
+def test_lessons_are_copied_with_the_pictures_and_the_page_that_they_show(ask, tmp_path):
     status, printed, error = ask("lessons", "made/my lessons")
     assert (status, error) == (0, "")
     folder = tmp_path / "made/my lessons"
@@ -371,9 +371,9 @@ def test_lessons_are_copied_with_the_pictures_that_they_show(ask, tmp_path):
     shown = set()
     for original in originals:
         text = (folder / original.name).read_text(encoding="utf-8")
-        links = re.findall(r"\]\((?!https?:)([\w./]+\.\w+)\)", text)
+        links = re.findall(r"\]\((?!https?:)([\w./]+\.\w+)(?:#[^)]*)?\)", text)
         assert all((folder / link).exists() for link in links), original.name
-        shown |= {link for link in links if link.endswith(".png")}
+        shown |= {link for link in links if link.endswith((".png", ".html"))}
         assert text.replace("](figures/", "](../figures/") == original.read_text(encoding="utf-8")
         assert json.loads(text)["nbformat"] == 4
     assert {f"figures/{path.name}" for path in (folder / "figures").iterdir()} == shown

@@ -69,6 +69,16 @@ def test_links_and_limits_are_told():
     assert chart["links"]["inside"] == {"latency": 0, "bandwidth": None} and chart["message_bytes"] == 16
 
 
+def test_a_limit_is_told_for_each_device_and_one_without_end_is_none():
+    data = gp.digits()
+    batch = data.x[:8], data.y[:8]
+    profile = gp.profile(gp.split(gp.mlp([64, 8, 10]), stages=2), batch, gp.cross_entropy)
+    page = gp.view(gp.GPipe(2, 2), profile=profile, memory_limit=[20_000, float("inf")])
+    assert shown(page)["charts"][0]["limit"] == [20_000, None]
+    with pytest.raises(ValueError, match="a number for each of 2 devices"):
+        gp.view(gp.GPipe(2, 2), profile=profile, memory_limit=[1, 2, 3])
+
+
 def test_no_puzzle_tells_its_order():
     assert {puzzle.get("rows") for puzzle in shown(gp.view(gp.GPipe(2, 3)))["puzzles"]} <= {None}
 
@@ -99,7 +109,7 @@ def test_a_notebook_shows_a_still_chart_a_link_and_what_to_do_where_it_is_not_tr
         ({"a": gp.GPipe(2, 2), "costs": 3}, TypeError, "simulate needs costs"),
         ({"a": gp.GPipe(2, 2), "costs": gp.Costs([1], [1], [1])}, ValueError, "Costs lists forward for 1"),
         ({"a": gp.Explicit(["0B0 0F0"])}, gp.errors.ScheduleError, "stuck|before"),
-        ({"a": gp.GPipe(2, 2), "memory_limit": [1, 2, 3]}, ValueError, "a number for each of 2 devices"),
+        ({"a": gp.GPipe(2, 2), "memory_limit": 1e9}, TypeError, "view needs a profile to know what"),
     ],
 )
 def test_what_no_page_can_show_is_refused_and_no_file_is_written(given, error, says, tmp_path):

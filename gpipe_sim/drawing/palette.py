@@ -57,9 +57,10 @@ INK = "#222222"  #: words, arrows, outlines, the lines between phases
 FAINT = "#565656"  #: the axis, and words that matter less
 LANE = "#e9e7e2"  #: the ground of each device, on which its boxes stand: what shows of it is waiting
 GRID = "#e5e5e5"
+OVER = "#b3261e"  #: what is held above a limit
 ON_DARK, ON_LIGHT = "#ffffff", "#000000"  #: a number in a box
 #: What becomes of these in a saved file, for a reader who prefers dark pages.
-DARK = {PAPER: "#0f0f0e", INK: "#e8e6e1", FAINT: "#cbc8c2", LANE: "#252321", GRID: "#33312f"}
+DARK = {PAPER: "#0f0f0e", INK: "#e8e6e1", FAINT: "#cbc8c2", LANE: "#252321", GRID: "#33312f", OVER: "#ff8a80"}
 #: And of fills that would be lost on these: all bytes are lighter there, inputs alone are darker.
 DARK |= {
     "#515151": "#8b8b8b",  # updates

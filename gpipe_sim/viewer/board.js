@@ -2,10 +2,10 @@
 // page, `mountBoard` shows it. A puzzle is a record of puzzles.json, or what `freePuzzle` makes of a reader's choice.
 
 import { TABLES } from "./tables.js";
-import { KINDS, durationsOf, lower, simulate } from "./clock.js";
+import { KINDS, countTo, durationsOf, lower, simulate } from "./clock.js";
 import { number, why } from "./why.js";
 import { roundAbove } from "./paint.js";
-import { UNIT, countTo, orderFrom, percent } from "./runs.js";
+import { UNIT, orderFrom, percent } from "./runs.js";
 
 const FREE = { name: "free", title: "A board of your own", idea: "Nobody has proven its par.", facts: "", par: null };
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);

@@ -5,7 +5,11 @@
 
 import { TABLES } from "./tables.js";
 
-export const upTo = (count) => Array.from({ length: count }, (_, i) => i);
+/** So many whole numbers. */
+export const countTo = (count, from = 0) => Array.from({ length: count }, (_, i) => from + i);
+/** The places that a column of beginnings gives to its item i. */
+export const within = (column, i) => countTo(column[i + 1] - column[i], column[i]);
+const columnOf = (length) => new Int32Array(length);
 export const KINDS = "FBIWRU";
 export const [F, B, I, W, R, U] = [0, 1, 2, 3, 4, 5];
 /** By kind, what an action waits for: [kind, how many stages further on]. */
@@ -27,30 +31,25 @@ export function writeEntry(entry) {
 /** The order {placement, microbatches, rows, ...} with its columns; `rows` has a list of entries for each device. */
 export function lower(order) {
   const { rows, placement, microbatches } = order, stages = 1 + Math.max(...placement.flat());
-  const first = [0], home = [], parts = [0], stage = [], kind = [], microbatch = [], entry = [];
-  rows.forEach((row, device) => {
-    for (const labels of row) {
-      for (let i = 0; i < labels.length; i += 3) {
-        stage.push(labels[i]);
-        kind.push(labels[i + 1]);
-        microbatch.push(labels[i + 2]);
-        entry.push(home.length);
-      }
-      parts.push(stage.length);
-      home.push(device);
+  const devices = rows.length, entries = [].concat(...rows), size = entries.length, parts = columnOf(size + 1);
+  entries.forEach((labels, e) => (parts[e + 1] = parts[e] + labels.length / 3));
+  const [stage, kind, microbatch, entry] = countTo(4).map(() => columnOf(parts[size]));
+  entries.forEach((labels, e) => {
+    for (let i = 0, p = parts[e]; i < labels.length; i += 3, p++) {
+      [stage[p], kind[p], microbatch[p]] = [labels[i], labels[i + 1], labels[i + 2]];
+      entry[p] = e;
     }
-    first.push(home.length);
   });
-  const where = new Int32Array(KINDS.length * stages * microbatches + 1).fill(-1), nowhere = where.length - 1;
-  const placeOf = (k, s, m) =>
-    s < 0 || s >= stages || m < 0 || m >= microbatches ? nowhere : (k * stages + s) * microbatches + m;
-  const find = (k, s, m) => where[placeOf(k, s, m)];
-  for (let p = kind.length - 1; p >= 0; p--) where[placeOf(kind[p], stage[p], microbatch[p])] = p; // the first counts
-  where[nowhere] = -1;
-  const columns = Object.entries({ first, home, parts, stage, kind, microbatch, entry });
-  const typed = Object.fromEntries(columns.map(([name, column]) => [name, new Int32Array(column)]));
-  const counts = { devices: rows.length, stages, size: home.length };
-  const program = { ...order, ...counts, ...typed, entries: [].concat(...rows), find, there: new Set(kind) };
+  const first = columnOf(devices + 1), home = columnOf(size);
+  rows.forEach((row, device) => home.fill(device, first[device], first[device + 1] = first[device] + row.length));
+  const where = columnOf(KINDS.length * stages * microbatches).fill(-1);
+  const isLabel = (s, m) => s >= 0 && s < stages && m >= 0 && m < microbatches;
+  const placeOf = (k, s, m) => (k * stages + s) * microbatches + m;
+  const find = (k, s, m) => (isLabel(s, m) ? where[placeOf(k, s, m)] : -1);
+  for (let p = kind.length - 1; p >= 0; p--) // the first counts
+    if (isLabel(stage[p], microbatch[p])) where[placeOf(kind[p], stage[p], microbatch[p])] = p;
+  const columns = { first, home, parts, stage, kind, microbatch, entry };
+  const program = { ...order, devices, stages, size, entries, ...columns, find, there: new Set(kind) };
   return { ...program, ...needsOf(program) };
 }
 
@@ -61,10 +60,12 @@ function needsOf(program) {
   const asked = NEEDS.map((ways) => ways.filter(([source]) => there.has(source)));
   const messages = [], sends = Array(size).fill(null); // what an entry sends, in the order of its parts
   const messageTo = (target, part) => {
-    const source = home[entry[part]], sent = (sends[entry[part]] ??= []);
-    const known = sent.find((i) => messages[i].part === part && messages[i].target === target);
-    if (known === undefined) sent.push(messages.push({ part, source, target, link: source * devices + target }) - 1);
-    return known ?? sent.at(-1);
+    const source = home[entry[part]], sent = sends[entry[part]];
+    const known = sent?.find((i) => messages[i].part === part && messages[i].target === target);
+    if (known >= 0) return known;
+    const message = messages.push({ part, source, target, link: source * devices + target }) - 1;
+    sends[entry[part]] = sent ? [...sent, message] : [message];
+    return message;
   };
   const add = (need, p) => {
     if (need < 0) return;
@@ -111,12 +112,13 @@ export function durationsOf({ entries, parts, stage, kind, home }, costs) {
 }
 
 /**
- * When everything happens: by message, `busy` says how long its link is, and `late` how long it travels after that.
- * Where devices get stuck, `stuck` maps them to the entry that never starts, and times from there on are NaN.
+ * The timeline of an order by costs and links. Where devices get stuck, `stuck` maps them to the entry that never
+ * starts, and times from there on are NaN.
  */
-function time(program, durations, { busy, late }) {
+export function simulate(program, costs, links = null, bytesOf = () => 0) {
   const { size, first, home, entry, needs, needsFrom, messageOf, messages, sends } = program;
-  const start = new Float64Array(size).fill(NaN), end = start.slice();
+  const { busy, late } = travel(program, costs.comm, links ?? { latency: 0, bandwidth: null }, bytesOf);
+  const durations = durationsOf(program, costs), start = new Float64Array(size).fill(NaN), end = start.slice();
   const sent = new Float64Array(messages.length), arrived = sent.slice();
   const queue = busy.some(Boolean) && mayQueue(program, durations, busy), linkFree = new Map();
   function starts(e) {
@@ -157,12 +159,11 @@ function mayQueue({ messages, sends, entry }, durations, busy) {
   }));
 }
 
-/** {busy, late} by message: `comm` for each, and what `links` say, with a size in bytes for each message. */
+/** By message: how long its link is `busy`, and how `late` it arrives after that, by `comm` and what `links` say. */
 function travel({ messages }, comm, links, bytesOf) {
-  const known = new Map(), busy = new Float64Array(messages.length), late = busy.slice();
+  const known = [], busy = new Float64Array(messages.length), late = busy.slice();
   messages.forEach((message, i) => {
-    if (!known.has(message.link)) known.set(message.link, linkBetween(links, message));
-    const { latency, bandwidth } = known.get(message.link);
+    const { latency, bandwidth } = (known[message.link] ??= linkBetween(links, message));
     if (bandwidth !== null) busy[i] = bytesOf(message) / bandwidth;
     late[i] = latency + comm;
   });
@@ -171,10 +172,8 @@ function travel({ messages }, comm, links, bytesOf) {
 
 /** `links`: {latency, bandwidth} for all, {devices_per_node, inside, between}, or {pairs: [[source, target, link]]}. */
 function linkBetween(links, { source, target }) {
-  if (links.inside) {
-    const node = (device) => Math.floor(device / links.devices_per_node);
-    return node(source) === node(target) ? links.inside : links.between;
-  }
+  const node = (device) => Math.floor(device / links.devices_per_node);
+  if (links.inside) return node(source) === node(target) ? links.inside : links.between;
   if (!links.pairs) return links;
   const found = links.pairs.find(([a, b]) => a === source && b === target);
   if (found) return found[2];
@@ -188,10 +187,4 @@ export function messageBytesOf({ stage, kind, stages }, bytes) {
   if (Array.isArray(bytes) && bytes.length !== stages - 1)
     throw new Error(`simulate needs message_bytes to be ${each}: ${stages - 1} of them (got ${bytes.length})`);
   return ({ part }) => at(bytes, stage[part] - (kind[part] === F ? 0 : 1)) ?? 0;
-}
-
-/** Of an order, by costs and links: its timeline. */
-export function simulate(program, costs, links = null, bytesOf = () => 0) {
-  const ways = travel(program, costs.comm, links ?? { latency: 0, bandwidth: null }, bytesOf);
-  return time(program, durationsOf(program, costs), ways);
 }

@@ -2,8 +2,9 @@
 // what stays the same need not run again.
 
 import { TABLES } from "./tables.js";
+import { countTo } from "./clock.js";
 import { FAMILIES } from "./families.js";
-import { UNIT, countTo } from "./runs.js";
+import { UNIT } from "./runs.js";
 
 /** A cost with another value at one of `count` places: a list, unless all are equal. */
 function withValue(cost, count, place, value) {

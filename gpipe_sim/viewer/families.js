@@ -4,15 +4,15 @@
 // each device, the stages that it holds and its number. Names, defaults and refusals are the library's.
 
 import { TABLES } from "./tables.js";
-import { B, F, I, NEEDS, R, U, W, upTo } from "./clock.js";
+import { B, F, I, NEEDS, R, U, W, countTo } from "./clock.js";
 
-const looped = ({ devices, stages_per_device: V = 1 }) => upTo(devices).map((k) => upTo(V).map((v) => k + v * devices));
-const vShaped = ({ devices }) => upTo(devices).map((k) => [k, 2 * devices - 1 - k]);
-const bidirectional = ({ devices }) => upTo(devices).map((k) => [k, devices - 1 - k]);
+const looped = ({ devices: K, stages_per_device: V = 1 }) => countTo(K).map((k) => countTo(V).map((v) => k + v * K));
+const vShaped = ({ devices }) => countTo(devices).map((k) => [k, 2 * devices - 1 - k]);
+const bidirectional = ({ devices }) => countTo(devices).map((k) => [k, devices - 1 - k]);
 
 /** GPipe and looped BFS: all forwards, stage by stage, then all backwards. */
 const fillAndDrain = ({ microbatches, drain }) => (held) => {
-  const all = (kind) => held.flatMap((stage) => upTo(microbatches).map((m) => [stage, kind, m]));
+  const all = (kind) => held.flatMap((stage) => countTo(microbatches).map((m) => [stage, kind, m]));
   return [...all(F), ...(drain === "in_order" ? all(B) : all(B).reverse())];
 };
 
@@ -37,18 +37,17 @@ const groupsOf = (K, M) => Math.max(1, Math.floor(M / K));
 
 /** 1F1B, group by group, each through every stage that the device holds. */
 const interleaved = ({ devices, microbatches }) => (held, k) => {
-  const group = microbatches / groupsOf(devices, microbatches), through = group * held.length;
-  const turns = (kind, stages) => (i) => {
-    const place = i % through; // in its group
-    return [stages[Math.floor(place / group)], kind, ((i - place) / through) * group + (place % group)];
-  };
+  const groups = groupsOf(devices, microbatches), group = microbatches / groups;
+  const through = (kind, stages, first) => stages.flatMap((stage) => countTo(group, first).map((m) => [stage, kind, m]));
+  const turns = (kind, stages) => countTo(groups).flatMap((i) => through(kind, stages, i * group));
+  const forwards = turns(F, held), backwards = turns(B, held.toReversed());
   const warmup = 2 * (devices - k - 1) + (held.length - 1) * group;
-  return repeated(held.length * microbatches, 1, [[0, turns(F, held)], [warmup, turns(B, held.toReversed())]]);
+  return repeated(forwards.length, 1, [[0, (i) => forwards[i]], [warmup, (i) => backwards[i]]]);
 };
 
 /** Two 1F1B in opposite directions, in units of K microbatches; no two actions are in one slot. */
 const chimera = ({ devices: K, microbatches }) => (_, k) => {
-  const ways = upTo(K).flatMap((i) => {
+  const ways = countTo(K).flatMap((i) => {
     const stage = i < K / 2 ? k : K - 1 - k, slot = 2 * (i % (K / 2));
     const way = (kind) => (unit) => [stage, kind, K * unit + i];
     return [[slot + stage, way(F)], [slot + 2 * K - 1 - stage, way(B)]];
@@ -61,7 +60,7 @@ const nextOf = (stage, kind, m = 0) => () => [stage, kind, m++];
 
 /** A row out of runs [times, ...makers]. */
 const rowOf = (...runs) =>
-  runs.flatMap(([times, ...makers]) => upTo(times).flatMap(() => makers.map((make) => make())));
+  runs.flatMap(([times, ...makers]) => countTo(times).flatMap(() => makers.map((make) => make())));
 
 /** For fewer than 2K-1 microbatches, the order of 2K-1 without the extra ones. */
 const zbV = ({ devices: K, microbatches }) => (held, k) => {
@@ -83,7 +82,7 @@ function eightSteps(depth, place, microbatches, [near, far], [m, n]) {
     return [stage, I, microbatch];
   });
   const weights = () => due.shift(), pair = () => [...F0(), ...B1()], other = () => [...F1(), ...B0()];
-  const turns = upTo(2 * (place + 1)).map((i) => [1, (i > place ? [I1, I0] : [B1, B0])[i % 2]]);
+  const turns = countTo(2 * (place + 1)).map((i) => [1, (i > place ? [I1, I0] : [B1, B0])[i % 2]]);
   const apart = below ? [] : [[1, F0, B1, other]]; // as in the authors' program
   return rowOf(
     ...[[2 * below, F0], [place + 1, F0, F1], [below, I1, weights, F1]],
@@ -161,7 +160,7 @@ const filling = (K, M) => need(M >= 2 * K, `microbatches >= ${2 * K}, twice its 
 
 function equalGroups(K, M) {
   const cuts = (m) => m % groupsOf(K, m) === 0;
-  const works = [-1, 1].map((step) => upTo(K).map((i) => M + step * i).find(cuts)).join(" or ");
+  const works = [-1, 1].map((step) => countTo(K).map((i) => M + step * i).find(cuts)).join(" or ");
   const cannot = `${M} do not cut into ${Math.floor(M / K)} (devices=${K}); microbatches=${works} would work`;
   return [cuts(M), `takes microbatches in max(1, M // K) equal groups, and ${cannot}`];
 }

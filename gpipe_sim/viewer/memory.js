@@ -4,14 +4,15 @@
 // counts in the first category that does, in the order of TABLES.categories; a message to another device is a copy.
 
 import { TABLES } from "./tables.js";
-import { B, F, I, KINDS, R, U, W } from "./clock.js";
-import { inOrder, range } from "./why.js";
+import { B, F, I, KINDS, R, U, W, countTo } from "./clock.js";
+import { inOrder } from "./why.js";
 
 /** Steps {times, counts} of each device: forwards that have run and whose B or W has not. */
 export function inFlight({ program: { rows, first, parts, kind, entry }, start, end }) {
   const timeOf = (part) => (part + 1 === parts[entry[part] + 1] ? end : start)[entry[part]]; // a pair runs at once
   const change = (part) => [timeOf(part), TABLES.in_flight[KINDS[kind[part]]]];
-  return rows.map((_, device) => stepsOf(range(parts[first[device]], parts[first[device + 1]]).map(change)));
+  const from = (device) => parts[first[device]];
+  return rows.map((_, device) => stepsOf(countTo(from(device + 1) - from(device), from(device)).map(change)));
 }
 
 /** Changes [time, more or less] as steps {times, counts}, from 0 on. */
@@ -49,7 +50,7 @@ function updatesOnTheWay({ kind, stage, home, entry, stages }) {
 function samplesOf(program, { samples }) {
   const count = program.microbatches, until = (m) => Math.floor((samples * m) / count);
   const evenly = updatesOnTheWay(program), larger = samples % count;
-  return Array.from({ length: count }, (_, m) => (evenly ? until(m + 1) - until(m) : until(1) + (m < larger ? 1 : 0)));
+  return countTo(count).map((m) => (evenly ? until(m + 1) - until(m) : until(1) + (m < larger ? 1 : 0)));
 }
 
 const WAYS = { [F]: 1, [B]: -1, [I]: -1 }; // to later stages, or to earlier ones

@@ -4,13 +4,13 @@
 // clock makes of it, the sentence that refuses it, and where it is drawn.
 
 import { TABLES } from "./tables.js";
-import { KINDS, R, writeEntry } from "./clock.js";
+import { KINDS, R, within, writeEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
 import { criticalPath, number } from "./why.js";
 import { heldAt, whyNoBytes } from "./memory.js";
 import { fromFragment, toFragment } from "./share.js";
 import { layout, paintOver, paintRun, placeAt, readColours, swatch } from "./paint.js";
-import { INPUTS, UNIT, countTo, litAt, percent, runOf } from "./runs.js";
+import { INPUTS, UNIT, litAt, percent, runOf } from "./runs.js";
 import { readLoaded } from "./loaded.js";
 import { controlsOf } from "./controls.js";
 import { mountBoard } from "./board.js";
@@ -176,7 +176,7 @@ function light() {
 
 /** The same actions in another program; a whole backward there is the same as its half here. */
 function twinsOf({ parts, kind, stage, microbatch }, e, other) {
-  return countTo(parts[e + 1] - parts[e], parts[e]).flatMap((part) => {
+  return within(parts, e).flatMap((part) => {
     const letter = KINDS[kind[part]], alike = [...({ B: "BI", I: "IB" }[letter] ?? letter)];
     const found = alike.map((each) => other.find(KINDS.indexOf(each), stage[part], microbatch[part]));
     return found.filter((each) => each >= 0).slice(0, 1).map((each) => other.entry[each]);
@@ -316,7 +316,7 @@ function drawTable() {
   if (!select.value) return;
   const [n, d] = select.value.split(" ").map(Number), { program, timeline, held, heldText } = page.charts[n].run;
   const { first, parts, kind, stage, microbatch, entries } = program, { start, end } = timeline;
-  const rows = countTo(first[d + 1] - first[d], first[d]).map((e) => {
+  const rows = within(first, d).map((e) => {
     const p = parts[e], what = TABLES.meanings[KINDS[kind[p]]], after = held[d].total[heldAt(held[d], end[e])];
     return [writeEntry(entries[e]), what, stage[p], microbatch[p], number(start[e]), number(end[e]), heldText(after)];
   });

@@ -222,7 +222,7 @@ export function paintOver(p, time, lit, twins) {
   g.clearRect(0, 0, p.wide, p.high);
   for (const d of p.run.held.keys()) paintBar(p, g, d, time);
   if (lit) paintLit(p, g, lit);
-  for (const e of twins ?? []) frame(p, g, e);
+  for (const e of twins ?? []) frame(p, g, e, { width: 2.5 });
   line(g, [[x, 0], [x, p.high - AXIS]]);
   triangle(g, x, 6, Math.PI / 2, 7);
   paintWords(g, p.narrow ? "held" : "held now", p.wide - 2, p.high - AXIS + 13, { colour: PEN.faint, align: "right" });
@@ -245,7 +245,7 @@ function paintBar(p, g, d, time) {
 function paintLit(p, g, { device, from, to, entry, causes, neededBy, kept }) {
   const below = downTo(p, device) + p.pitch - 4;
   if (kept) line(g, kept.map((time) => [acrossTo(p, time), below]), { width: 3 });
-  for (const [e] of causes) frame(p, g, e, entry < 0 ? {} : { width: 2, dash: [4, 3] });
+  for (const [e] of causes) frame(p, g, e, entry < 0 ? { width: 2.5 } : { width: 2, dash: [4, 3] });
   for (const e of neededBy) frame(p, g, e, { width: 2, dash: [1.5, 2.5] });
   outline(p, g, device, from, to, entry < 0 ? { width: 2, dash: [5, 3] } : { width: 3 });
   for (const cause of causes) follow(p, g, ...cause);
@@ -264,7 +264,7 @@ function follow(p, g, entry, device, time) {
 const frame = (p, g, e, look) =>
   outline(p, g, p.run.program.home[e], p.run.timeline.start[e], p.run.timeline.end[e], look);
 
-function outline(p, g, device, from, to, look = { width: 2.5 }) {
+function outline(p, g, device, from, to, look) {
   const x = acrossTo(p, from), right = x + Math.max(3, (to - from) * p.scale - 1);
   const y = downTo(p, device), low = y + p.lane;
   line(g, [[x, y], [right, y], [right, low], [x, low], [x, y - 1]], look);

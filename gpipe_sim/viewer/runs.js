@@ -1,10 +1,10 @@
 // From records, which files and links hold, to runs: what the clock makes of a record, and what can be said of a place.
 
 import { TABLES } from "./tables.js";
-import { B, F, KINDS, R, W, lower, messageBytesOf, readEntry, simulate, writeEntry } from "./clock.js";
+import { B, F, KINDS, R, W, countTo, lower, messageBytesOf, readEntry, simulate, within, writeEntry } from "./clock.js";
 import { orderOf, withRecompute } from "./families.js";
 import { givenTimeline, number, why } from "./why.js";
-import { bytesHeld, heldAt, inFlight, messageBytes, whyNoBytes } from "./memory.js";
+import { bytesHeld, heldAt, inFlight, messageBytes, stepsOf, whyNoBytes } from "./memory.js";
 
 /** What the library simulates with unless it is told. */
 export const UNIT = {
@@ -12,7 +12,6 @@ export const UNIT = {
 };
 export const OF_DEVICES = ["speed", "overhead"];
 export const INPUTS = { colour: TABLES.colours.paler[0], pattern: "" };
-export const countTo = (count, from = 0) => Array.from({ length: count }, (_, i) => from + i);
 export const percent = (part) => `${(100 * part).toFixed(1)}%`;
 export const entriesOf = (row) => row.split(" ").filter(Boolean).map(readEntry);
 
@@ -74,20 +73,18 @@ function waitsOf({ program: { first }, start, end, makespan }, device) {
 }
 
 /** Microbatches, each counted by a stage's share of a device: whole ones, and those with only the input kept. */
-function heldCounts({ program, start, end }, d, { times, counts }) {
-  const { devices, stages, first, parts, kind, stage, microbatch, find, entry } = program, share = devices / stages;
-  const changes = times.map((time, i) => [time, counts[i] - (counts[i - 1] ?? 0), 0]);
-  for (let e = first[d]; e < first[d + 1]; e++) {
+function heldCounts({ program, start, end }, d, steps) {
+  const { first, parts, kind, stage, microbatch, find, entry } = program, changes = [];
+  const share = program.devices / program.stages;
+  for (const e of within(first, d)) {
     const p = parts[e], forward = kind[p] === R ? find(F, stage[p], microbatch[p]) : -1;
-    if (forward >= 0) changes.push([end[entry[forward]], 0, 1], [start[e], 0, -1]); // until it recomputes
+    if (forward >= 0) changes.push([end[entry[forward]], 1], [start[e], -1]); // until it recomputes
   }
-  let all = 0, inputs = 0;
-  const sums = changes.sort((a, b) => a[0] - b[0]).map(([time, more, pale]) => [time, (all += more), (inputs += pale)]);
-  const steps = sums.filter(([time], i) => time !== sums[i + 1]?.[0]);
-  const valuesOf = (value) => steps.map(([, held, pale]) => share * value(held, pale));
-  const saved = { look: TABLES.memory["saved activations"], values: valuesOf((held, pale) => held - pale) };
-  const layers = [saved, { look: INPUTS, values: valuesOf((_, pale) => pale) }];
-  return { times: steps.map(([time]) => time), total: valuesOf((held) => held), layers };
+  const inputs = stepsOf(changes), times = [...new Set([...steps.times, ...inputs.times])].sort((a, b) => a - b);
+  const [held, pale] = [steps, inputs].map((each) => times.map((time) => each.counts[heldAt(each, time)]));
+  const saved = { look: TABLES.memory["saved activations"], values: held.map((count, i) => share * (count - pale[i])) };
+  const layers = [saved, { look: INPUTS, values: pale.map((count) => share * count) }];
+  return { times, total: held.map((count) => share * count), layers };
 }
 
 const layersOf = (bytes) => Object.entries(TABLES.memory).map(([name, look]) => ({ look, values: bytes[name] }));
@@ -108,18 +105,14 @@ export function litAt(run, device, time) {
   const entry = links.find(runs) ?? -1, lit = { device, from: start, to: end, entry, sentence };
   const chained = (e, i) => (i ? [e, home[links[i - 1]], timeline.start[links[i - 1]]] : [e, device, end]);
   if (entry < 0) return { ...lit, causes: links.map(chained), neededBy: [], kept: null };
-  const causes = needsAt(program, entry).map((i) => [entryOf[needs[i]], device, start]);
+  const causes = within(program.needsFrom, entry).map((i) => [entryOf[needs[i]], device, start]);
   const found = { ...lit, causes, neededBy: usersOf(program, entry), kept: keptBy(run, entry) };
   return { ...found, sentence: `${sentence}: ${aboutEntry(run, found).join(". ")}` };
 }
 
-const needsAt = ({ needsFrom }, e) => countTo(needsFrom[e + 1] - needsFrom[e], needsFrom[e]);
-
 /** The entries that need one. */
-function usersOf({ needs, needsFrom, entry }, e) {
-  const places = countTo(needs.length).filter((i) => entry[needs[i]] === e);
-  return places.map((i) => needsFrom.findIndex((from) => from > i) - 1);
-}
+const usersOf = ({ needs, needsFrom, entry }, e) =>
+  needs.flatMap((part, i) => (entry[part] === e ? needsFrom.findIndex((from) => from > i) - 1 : []));
 
 /** From when to when is held what a forward saved, if an entry is that, or what frees it: its W, or else its B. */
 function keptBy({ program: { parts, find, stage, microbatch, entry }, timeline: { end } }, e) {
@@ -133,18 +126,16 @@ function aboutEntry({ program, timeline, held, bytes, bytesOf }, { entry: e, nee
   const { stage, kind, microbatch, parts, home, needs, messageOf, sends, messages, entry, entries } = program;
   const nameOf = (part, k = kind[part]) => writeEntry([stage[part], k, microbatch[part]]);
   const on = (other) => (home[other] === device ? "here" : `on device ${home[other]}`);
-  const own = countTo(parts[e + 1] - parts[e], parts[e]), letter = (part) => KINDS[kind[part]];
+  const own = within(parts, e), letter = (part) => KINDS[kind[part]];
   const meaning = (part) => `${TABLES.meanings[letter(part)]} of microbatch ${microbatch[part]}, stage ${stage[part]}`;
   const there = (i, made) => (timeline.arrived?.[i] > made ? `, there at ${number(timeline.arrived[i])}` : "");
-  const needed = needsAt(program, e).map((i) => {
+  const needed = within(program.needsFrom, e).map((i) => {
     const part = needs[i], made = timeline.end[entry[part]];
     const reason = own.map((each) => TABLES.reasons[letter(each) + letter(part)]).find(Boolean);
     return `${nameOf(part)} ${on(entry[part])} (${reason}), which ends at ${number(made)}${there(messageOf[i], made)}`;
   });
-  const sent = (sends[e] ?? []).map((i) => {
-    const size = bytesOf(messages[i]), what = size ? bytesText(size) : "a message";
-    return `It sends ${what} to device ${messages[i].target}${there(i, timeline.end[e])}`;
-  });
+  const what = (message) => (bytesOf(message) ? bytesText(bytesOf(message)) : "a message");
+  const sent = (i) => `It sends ${what(messages[i])} to device ${messages[i].target}${there(i, timeline.end[e])}`;
   const users = neededBy.map((each) => `${writeEntry(entries[each])} ${on(each)}`).join(", ");
   const saves = kind[parts[e]] === F, { total } = held[device], after = total[heldAt(held[device], timeline.end[e])];
   return [
@@ -153,7 +144,7 @@ function aboutEntry({ program, timeline, held, bytes, bytesOf }, { entry: e, nee
     users && `Needed by ${users}`,
     kept && saves && `What it saves is held until ${number(kept[1])}`,
     kept && !saves && `It frees what ${nameOf(parts[e], F)} saved, held for ${number(kept[1] - kept[0])}`,
-    ...sent,
+    ...(sends[e] ?? []).map(sent),
     bytes && `Then device ${device} holds ${bytesText(after)}`,
   ].filter(Boolean);
 }

@@ -57,7 +57,7 @@ def of_schedule(
         "links": _links(links),
         "message_bytes": _plain(message_bytes),
         "sizes": sizes,
-        "limit": _plain(limit),
+        "limit": limit and [None if most == inf else _plain(most) for most in limit],
         "times": None,
     }
 

@@ -18,8 +18,6 @@ from gpipe_sim.why.critical_path import ASSUMED
 
 FAMILIES = (*SCHEDULES, *WITHOUT_FLUSH)
 
-OVER = ["#b3261e", "#ff8a80"]  #: bytes, or microbatches, above a limit: by day and by night
-
 
 def tables() -> dict[str, Any]:
     """Needs and holdings by kind, the reasons for needs, words, colours by day and by night, and families."""
@@ -40,7 +38,7 @@ def tables() -> dict[str, Any]:
         },
         "dark": palette.DARK,
         "collective": palette.COLLECTIVE.colour,
-        "over": OVER,
+        "over": [palette.OVER, palette.DARK[palette.OVER]],
         "later": palette.LATER,
         "later_stage": panel.LATER_STAGE,
         "faded": palette.FADED,

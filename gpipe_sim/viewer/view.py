@@ -129,6 +129,8 @@ def record(
         own = simulate(thing, costs, links=links, profile=profile, message_bytes=message_bytes)
         return of_timeline(own)
     sizes = None if profile is None else sizes_of(profile)
+    if memory_limit is not None and profile is None:
+        raise TypeError("view needs a profile to know what a device holds: view(..., profile=...)")
     limit = None if memory_limit is None else read_limits(thing.devices, memory_limit)
     return of_schedule(thing, costs, links, message_bytes, sizes, limit)
 

@@ -5,7 +5,7 @@
 // {entry}, {message} or {collective}. Of a timeline whose messages nobody measured, `sent` and `arrived` are null.
 
 import { TABLES } from "./tables.js";
-import { U, writeEntry } from "./clock.js";
+import { U, within, writeEntry } from "./clock.js";
 
 /** A time as text, as Python writes it: whole numbers in full, others to four digits, from 1000 on without decimals. */
 export function number(value) {
@@ -46,8 +46,6 @@ function levelsOf({ size, rows, first, needs, needsFrom, entry, home }) {
 }
 
 const fromTo = (from, to) => `from ${number(from)} to ${number(to)}`;
-export const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
-const onDevice = ({ first }, device) => range(first[device], first[device + 1]);
 
 /** The first of the items for which `key` is largest, or undefined. */
 const firstMost = (items, key) =>
@@ -61,7 +59,7 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
   const byLeaving = sent ? [...messages.keys()].sort(leaving) : [];
   const source = (need) => entry[needs[need]], sender = (message) => entry[messages[message].part];
   const arrival = (need) => arrived?.[messageOf[need]] ?? end[source(need)];
-  const latest = (e) => firstMost(range(needsFrom[e], needsFrom[e + 1]), arrival); // of all that an entry needs
+  const latest = (e) => firstMost(within(needsFrom, e), arrival); // of all that an entry needs
   const before = (e) => (e > first[home[e]] ? e - 1 : undefined); // on its device
   const couldStart = (e) => Math.max(end[before(e)] ?? 0, arrival(latest(e)) ?? 0);
   const onOneLink = (a, b) => messages[a].source === messages[b].source && messages[a].target === messages[b].target;
@@ -90,7 +88,7 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
     const sums = ([s, , , other]) => stage === null || s === stage || other === stage;
     const made = (e) => start[e] < from && entries[e].at(-2) !== U && sums(entries[e]);
     const earlier = devices.map((device) => together(device, from, collective)).filter(Boolean);
-    const actions = devices.flatMap((device) => onDevice(program, device)).filter(made).map((e) => ({ entry: e }));
+    const actions = devices.flatMap((device) => within(first, device)).filter(made).map((e) => ({ entry: e }));
     return firstMost([...earlier, ...actions], (cause) => Math.min(ends(cause), from));
   }
 
@@ -149,7 +147,7 @@ export function criticalPath(timeline) {
 /** What a device does at a time, or waits for: {device, start, end, links, sentence}, where links are entries. */
 export function why(timeline, device, time) {
   const { program, start, end, makespan, stuck, arrived, collectives } = timeline, { home, needs } = program;
-  const row = onDevice(program, device), now = row.find((e) => start[e] <= time && time < end[e]);
+  const row = within(program.first, device), now = row.find((e) => start[e] <= time && time < end[e]);
   const after = row.find((e) => start[e] > time);
   const since = row.reduce((last, e) => (end[e] <= time ? Math.max(last, end[e]) : last), 0);
   const from = start[now] ?? since, to = end[now] ?? start[after] ?? makespan, between = fromTo(from, to);
