@@ -417,7 +417,7 @@ function listen() {
 
 const shown = JSON.parse($("shown").textContent);
 const puzzles = shown.puzzles.map((each) => ({ ...each, costs: { ...UNIT, ...each.costs } }));
-const board = mountBoard($("board"), { puzzles, load });
+const board = mountBoard($("board"), { puzzles, load, make });
 $("move")?.replaceWith($("M").closest(".control"));
 $("more").open = !shown.welcome && window.innerWidth > 600;
 listen();

@@ -198,11 +198,16 @@ function paintMessage(p, g, i) {
   arrow(g, away, [acrossTo(p, arrived?.[i] ?? made), edge(target, source)], 1);
 }
 
+/** The least of 1, 2, 5, 10, 20, ..., or of 0.5, 0.2, ..., that is no less. */
+export function roundAbove(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least);
+}
+
 /** Round times, at least 50 pixels and mostly a unit apart; where they are too near to the makespan they give way. */
 function paintAxis(p, g) {
   const { makespan } = p.run.timeline, y = p.high - AXIS, end = acrossTo(p, makespan), words = number(makespan);
-  const apart = Math.max(50 / p.scale, makespan < 5 ? 0 : 1), power = 10 ** Math.floor(Math.log10(apart));
-  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= apart);
+  const step = roundAbove(Math.max(50 / p.scale, makespan < 5 ? 0 : 1));
   paintBox(g, PEN.faint, p.left, y, makespan * p.scale, 1);
   for (let i = 0; i * step <= makespan; i++) {
     const x = acrossTo(p, i * step), clear = x + 24 + words.length * 4 < end;

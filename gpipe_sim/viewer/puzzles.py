@@ -23,6 +23,7 @@ from gpipe_sim.core.rules import in_flight
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.drawing.words import durations, size
 from gpipe_sim.errors import Real, ScheduleError
 
 
@@ -67,6 +68,19 @@ class Puzzle:
     def limits(self) -> tuple[Real, ...]:
         """The room of each device, which is infinite where there is no limit."""
         return (math.inf,) * self.devices if self.room is None else self.room
+
+    @property
+    def facts(self) -> str:
+        """What there is to place, how long it takes, and the room for it, as charts say it."""
+        timeline, speed = self.timed(self.schedule()), self.costs.speed
+        said = [size(timeline.schedule), durations(timeline)]
+        if self.costs.comm:
+            said.append(f"a message takes {number(self.costs.comm)}")
+        if isinstance(speed, Sequence):
+            said += [f"device {k} has speed {number(each)}" for k, each in enumerate(speed) if each != 1]
+        if self.room:
+            said.append(f"room for {', '.join(map(str, self.room))}")
+        return f"{'; '.join(said)}."
 
     @property
     def work(self) -> Explicit:

@@ -110,7 +110,8 @@ def _board(puzzle: Puzzle) -> Record:
         name: value for name, value in puzzle.record().items() if value and name not in ("rows", "bound")
     }
     usual = asdict(Costs())
-    return record | {"costs": {name: cost for name, cost in record["costs"].items() if cost != usual[name]}}
+    costs = {name: cost for name, cost in record["costs"].items() if cost != usual[name]}
+    return record | {"costs": costs, "facts": puzzle.facts}
 
 
 def record(

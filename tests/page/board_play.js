@@ -17,10 +17,12 @@ function numbersFrom(seed) {
   };
 }
 
+const textsOf = (actions) => actions.map(({ text }) => text).join(" ");
+
 function snapshot(board) {
   const { times, peaks, held, score, goal, finished, lost, standing, bounds } = board;
-  const spans = [...times].map(([id, { start, end }]) => [board.text(id), start, end]);
-  const rows = board.rows.map((row) => board.texts(row)), { makespan } = board.timeline, text = board.toText();
+  const spans = [...times].map(([action, { start, end }]) => [action.text, start, end]);
+  const rows = board.rows.map(textsOf), { makespan } = board.timeline, text = board.toText();
   const missed = finished && makespan > goal ? lost : null;
   return { rows, spans, makespan, peaks, held, score, goal, finished, lost: missed, standing, bounds, text };
 }
@@ -54,21 +56,21 @@ const jobs = {
       if (random() < 0.3) seen.push(snapshot(board));
       if (random() < 0.3 && cannot.length) {
         const id = any(cannot);
-        const { rows } = snapshot(board), says = board.refusal(id), held = board.held[board.work.home[id]];
-        blocked.push({ rows, action: board.text(id), says, fits: board.fits(id), held });
+        const { rows } = snapshot(board), says = board.refusal(id), held = board.held[id.home];
+        blocked.push({ rows, action: id.text, says, fits: board.fits(id), held });
       }
       if (!can.length) break;
-      const id = any(can), told = board.preview(id), device = board.work.home[id], last = board.rows[device].at(-1);
+      const id = any(can), told = board.preview(id), device = id.home, last = board.rows[device].at(-1);
       const free = board.times.get(last)?.end ?? 0;
       board.place([id]);
       const { start, end } = board.times.get(id), is = { start, end, wait: start - free, holds: board.held[device] };
-      if (JSON.stringify(told) !== JSON.stringify(is)) throw new Error(`${board.text(id)} is not as told`);
+      if (JSON.stringify(told) !== JSON.stringify(is)) throw new Error(`${id.text} is not as told`);
     }
     return { last: snapshot(board), seen, blocked };
   },
   step({ puzzle, rows }) {
     const board = boardOf(puzzle, rows);
-    return { placed: board.texts(board.step()), rows: snapshot(board).rows };
+    return { placed: textsOf(board.step()), rows: snapshot(board).rows };
   },
   stamp({ puzzle, rows }) {
     const board = boardOf(puzzle, rows);
@@ -79,14 +81,14 @@ const jobs = {
     const random = numbersFrom(seed), board = new Board(puzzle), states = [JSON.stringify(snapshot(board))];
     for (let i = 0; i < 40; i++) {
       const all = board.rows.flatMap((_, k) => board.candidates(k)), can = all.filter((id) => !board.refusal(id));
-      const before = board.past.length;
+      const before = board.at;
       if (random() < 0.2) board.step();
       else if (can.length) board.place([can[Math.floor(random() * can.length)]]);
-      if (board.past.length > before) states.push(JSON.stringify(snapshot(board)));
+      if (board.at > before) states.push(JSON.stringify(snapshot(board)));
     }
     const same = (i) => JSON.stringify(snapshot(board)) === states[i];
-    const back = states.map((_, i) => (i && board.undo(), same(states.length - 1 - i)));
-    const again = states.map((_, i) => (i && board.redo(), same(i)));
+    const back = states.map((_, i) => (i && board.turn(-1), same(states.length - 1 - i)));
+    const again = states.map((_, i) => (i && board.turn(1), same(i)));
     return { count: states.length, all: [...back, ...again].every(Boolean) };
   },
   type: ({ puzzle, rows, text }) => {
