@@ -38,7 +38,7 @@ const groupsOf = (K, M) => Math.max(1, Math.floor(M / K));
 /** 1F1B, group by group, each through every stage that the device holds. */
 const interleaved = ({ devices, microbatches }) => (held, k) => {
   const groups = groupsOf(devices, microbatches), group = microbatches / groups;
-  const through = (kind, stages, first) => stages.flatMap((stage) => countTo(group, first).map((m) => [stage, kind, m]));
+  const through = (kind, stages, from) => stages.flatMap((stage) => countTo(group, from).map((m) => [stage, kind, m]));
   const turns = (kind, stages) => countTo(groups).flatMap((i) => through(kind, stages, i * group));
   const forwards = turns(F, held), backwards = turns(B, held.toReversed());
   const warmup = 2 * (devices - k - 1) + (held.length - 1) * group;
@@ -116,7 +116,7 @@ const filled = (hop, sizesOf) => ({ devices, microbatches }, placement) => {
   });
   for (let clock = 0; lanes.some(({ coming, due }) => coming.length || due.length); clock++) {
     for (const lane of lanes) {
-      const { coming, due, row } = lane;
+      const { coming, due } = lane;
       let { room } = lane;
       const i = coming.findLastIndex((each) => (each[1] === F && --room < 0) || isReady(each, clock));
       const action = i >= 0 && room >= 0 ? coming.splice(i, 1)[0] : due.shift();
@@ -125,7 +125,7 @@ const filled = (hop, sizesOf) => ({ devices, microbatches }, placement) => {
       if (kind === I) due.push([stage, W, m]);
       else lane.room += kind === F ? -1 : 1;
       ended[kind][stage][m] = clock + 1;
-      row.push(action);
+      lane.row.push(action);
     }
   }
   return (_, k) => lanes[k].row;

@@ -23,13 +23,9 @@ export function stepsOf(changes) {
 }
 
 /** The place among a device's steps of the one that holds at a time. */
-export function heldAt({ times }, time) {
-  let low = 0, high = times.length;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    [low, high] = times[middle] <= time ? [middle, high] : [low, middle];
-  }
-  return low;
+export function heldAt(steps, time, low = 0, high = steps.times.length) {
+  const middle = (low + high) >> 1, half = steps.times[middle] <= time ? [middle, high] : [low, middle];
+  return high - low > 1 ? heldAt(steps, time, ...half) : low;
 }
 
 /** Why the page cannot count bytes for this program; empty if it can. */

@@ -7,9 +7,8 @@ import { givenTimeline, number, why } from "./why.js";
 import { bytesHeld, heldAt, inFlight, messageBytes, stepsOf, whyNoBytes } from "./memory.js";
 
 /** What the library simulates with unless it is told. */
-export const UNIT = {
-  forward: 1, input_grad: 1, weight_grad: 1, recompute: null, update: 0, overlap: null, comm: 0, speed: 1, overhead: 0,
-};
+export const UNIT = { forward: 1, input_grad: 1, weight_grad: 1, recompute: null, update: 0, overlap: null,
+  comm: 0, speed: 1, overhead: 0 };
 export const OF_DEVICES = ["speed", "overhead"];
 export const INPUTS = { colour: TABLES.colours.paler[0], pattern: "" };
 export const percent = (part) => `${(100 * part).toFixed(1)}%`;
@@ -67,8 +66,7 @@ export function runOf(given, before) {
 
 /** [from, to, whether it is done] of each time at which a device waits. */
 function waitsOf({ program: { first }, start, end, makespan }, device) {
-  const [starts, ends] = [start, end].map((column) => [...column.subarray(first[device], first[device + 1])]);
-  const waits = [...starts, makespan].map((to, i) => [i ? ends[i - 1] : 0, to, i === starts.length]);
+  const waits = [...within(first, device), -1].map((e, i, row) => [end[row[i - 1]] ?? 0, start[e] ?? makespan, e < 0]);
   return waits.filter(([from, to]) => to > from);
 }
 
