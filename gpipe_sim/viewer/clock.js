@@ -34,18 +34,16 @@ export function lower(order) {
   const devices = rows.length, entries = [].concat(...rows), size = entries.length, parts = columnOf(size + 1);
   entries.forEach((labels, e) => (parts[e + 1] = parts[e] + labels.length / 3));
   const [stage, kind, microbatch, entry] = countTo(4).map(() => columnOf(parts[size]));
-  entries.forEach((labels, e) => {
+  for (const [e, labels] of entries.entries())
     for (let i = 0, p = parts[e]; i < labels.length; i += 3, p++)
       [stage[p], kind[p], microbatch[p], entry[p]] = [labels[i], labels[i + 1], labels[i + 2], e];
-  });
   const first = columnOf(devices + 1), home = columnOf(size);
   rows.forEach((row, device) => home.fill(device, first[device], first[device + 1] = first[device] + row.length));
   const where = columnOf(KINDS.length * stages * microbatches).fill(-1);
   const isLabel = (s, m) => s >= 0 && s < stages && m >= 0 && m < microbatches;
-  const placeOf = (k, s, m) => (k * stages + s) * microbatches + m;
-  const find = (k, s, m) => (isLabel(s, m) ? where[placeOf(k, s, m)] : -1);
-  for (let p = kind.length - 1; p >= 0; p--) // the first counts
-    if (isLabel(stage[p], microbatch[p])) where[placeOf(kind[p], stage[p], microbatch[p])] = p;
+  const placeOf = (k, s, m) => (isLabel(s, m) ? (k * stages + s) * microbatches + m : -1); // where nothing is kept
+  const find = (k, s, m) => where[placeOf(k, s, m)] ?? -1;
+  for (let p = kind.length - 1; p >= 0; p--) where[placeOf(kind[p], stage[p], microbatch[p])] = p; // the first counts
   const columns = { first, home, parts, stage, kind, microbatch, entry };
   const program = { ...order, devices, stages, size, entries, ...columns, find, there: new Set(kind) };
   return { ...program, ...needsOf(program) };
@@ -61,9 +59,8 @@ function needsOf(program) {
     const source = home[entry[part]], sent = sends[entry[part]];
     const known = sent?.find((i) => messages[i].part === part && messages[i].target === target);
     if (known >= 0) return known;
-    const message = messages.push({ part, source, target, link: source * devices + target }) - 1;
-    sends[entry[part]] = sent ? [...sent, message] : [message];
-    return message;
+    sends[entry[part]] = [...(sent ?? []), messages.length];
+    return messages.push({ part, source, target, link: source * devices + target }) - 1;
   };
   const add = (need, p) => {
     if (need < 0) return;
@@ -117,7 +114,8 @@ export function durationsOf({ entries, parts, stage, kind, home }, costs) {
 export function simulate(program, costs, links, bytesOf = () => 0, durations = durationsOf(program, costs)) {
   const { size, first, home, entry, needs, needsFrom, messageOf, messages, sends } = program;
   const known = [], linkOf = (message) => (known[message.link] ??= linkBetween(links, message));
-  const busy = Float64Array.from(messages, (message) => bytesOf(message) / (linkOf(message).bandwidth ?? Infinity));
+  const keeps = (message, { bandwidth }) => (bandwidth === null ? 0 : bytesOf(message) / bandwidth);
+  const busy = Float64Array.from(messages, (message) => keeps(message, linkOf(message)));
   const late = Float64Array.from(messages, (message) => linkOf(message).latency + costs.comm);
   const start = new Float64Array(size).fill(NaN), end = start.slice();
   const sent = new Float64Array(messages.length), arrived = sent.slice();

@@ -80,19 +80,18 @@ function sized(canvas, wide, high) {
   return g;
 }
 
-/** Where lanes are, and the pixels of a unit of time: the same for all panels of a page that ends at `until`. */
-export function layout(panel, run, { until, most, widest }) {
-  const wide = Math.max(240, panel.box.clientWidth), narrow = wide < 560, { devices, size, entries } = run.program;
+/** Where lanes are, and the pixels of a unit of time: the same for `all` panels of a page: {until, most, widest}. */
+export function layout(p, run, all) {
+  const wide = Math.max(240, p.box.clientWidth), narrow = wide < 560, { devices, size, entries } = run.program;
   const paired = entries.some((entry) => entry.length > 3), together = run.timeline.collectives.length ? 10 : 0;
   const lane = Math.max(8, Math.min(26, Math.floor(460 / devices) - 7)) * (paired ? 1.4 : 1);
   const strip = Math.max(4, Math.round(lane * (run.bytes ? 1.2 : 0.42)));
   const pitch = lane + together + strip + (lane > 14 ? 7 : 4);
-  const left = narrow ? 24 : 66, right = widest * LETTER + (narrow ? 14 : 70), high = TOP + devices * pitch + AXIS;
-  const scale = (wide - left - right) / (until || 1), coarse = run.timeline.makespan * scale * devices < 1.5 * size;
+  const left = narrow ? 24 : 66, right = all.widest * LETTER + (narrow ? 14 : 70), high = TOP + devices * pitch + AXIS;
+  const scale = (wide - left - right) / (all.until || 1), coarse = run.timeline.makespan * scale * devices < 1.5 * size;
   const column = coarse ? 4 : 1 / (window.devicePixelRatio || 1); // coarse: too many actions for a box each
-  Object.assign(panel, { run, wide, narrow, high, lane, strip, together, left, right, pitch });
-  Object.assign(panel, { scale, coarse, column, most, widest });
-  for (const canvas of [panel.base, panel.over]) sized(canvas, wide, high);
+  Object.assign(p, all, { run, wide, narrow, high, lane, strip, together, left, right, pitch, scale, coarse, column });
+  for (const canvas of [p.base, p.over]) sized(canvas, wide, high);
 }
 
 const acrossTo = (p, time) => p.left + time * p.scale;

@@ -33,11 +33,10 @@ function fitted(record, program) {
   const fit = (list, count) => (Array.isArray(list) ? countTo(count).map((i) => list[i] ?? middle(list)) : list);
   const fitCost = ([name, cost]) => [name, fit(cost, OF_DEVICES.includes(name) ? devices : stages)];
   return {
-    ...record,
+    ...record, message_bytes: fit(message_bytes, stages - 1),
     costs: costs && Object.fromEntries(Object.entries(costs).map(fitCost)),
     sizes: sizes?.stages.length === stages && sizes.samples >= microbatches ? sizes : null, // then no bytes at all
     limit: sizes && whyNoBytes(program, sizes) ? null : fit(limit, devices),
-    message_bytes: fit(message_bytes, stages - 1),
   };
 }
 
@@ -72,12 +71,11 @@ function waitsOf({ program: { first }, start, end, makespan }, device) {
 
 /** Microbatches, each counted by a stage's share of a device: whole ones, and those with only the input kept. */
 function heldCounts({ program, start, end }, d, steps) {
-  const { first, parts, kind, stage, microbatch, find, entry } = program, changes = [];
-  const share = program.devices / program.stages;
-  for (const e of within(first, d)) {
+  const { devices, stages, first, parts, kind, stage, microbatch, find, entry } = program, share = devices / stages;
+  const changes = within(first, d).flatMap((e) => {
     const p = parts[e], forward = kind[p] === R ? find(F, stage[p], microbatch[p]) : -1;
-    if (forward >= 0) changes.push([end[entry[forward]], 1], [start[e], -1]); // until it recomputes
-  }
+    return forward < 0 ? [] : [[end[entry[forward]], 1], [start[e], -1]]; // until it recomputes
+  });
   const inputs = stepsOf(changes), times = [...new Set([...steps.times, ...inputs.times])].sort((a, b) => a - b);
   const [held, pale] = [steps, inputs].map((each) => times.map((time) => each.counts[heldAt(each, time)]));
   const saved = { look: TABLES.memory["saved activations"], values: held.map((count, i) => share * (count - pale[i])) };
