@@ -34,20 +34,16 @@ export function lower(order) {
   const devices = rows.length, entries = [].concat(...rows), size = entries.length, parts = columnOf(size + 1);
   entries.forEach((labels, e) => (parts[e + 1] = parts[e] + labels.length / 3));
   const [stage, kind, microbatch, entry] = countTo(4).map(() => columnOf(parts[size]));
-  entries.forEach((labels, e) => {
-    for (let i = 0, p = parts[e]; i < labels.length; i += 3, p++) {
-      [stage[p], kind[p], microbatch[p]] = [labels[i], labels[i + 1], labels[i + 2]];
-      entry[p] = e;
-    }
-  });
+  for (const [e, labels] of entries.entries())
+    for (let i = 0, p = parts[e]; i < labels.length; i += 3, p++)
+      [stage[p], kind[p], microbatch[p], entry[p]] = [labels[i], labels[i + 1], labels[i + 2], e];
   const first = columnOf(devices + 1), home = columnOf(size);
   rows.forEach((row, device) => home.fill(device, first[device], first[device + 1] = first[device] + row.length));
   const where = columnOf(KINDS.length * stages * microbatches).fill(-1);
   const isLabel = (s, m) => s >= 0 && s < stages && m >= 0 && m < microbatches;
-  const placeOf = (k, s, m) => (k * stages + s) * microbatches + m;
-  const find = (k, s, m) => (isLabel(s, m) ? where[placeOf(k, s, m)] : -1);
-  for (let p = kind.length - 1; p >= 0; p--) // the first counts
-    if (isLabel(stage[p], microbatch[p])) where[placeOf(kind[p], stage[p], microbatch[p])] = p;
+  const placeOf = (k, s, m) => (isLabel(s, m) ? (k * stages + s) * microbatches + m : -1); // where nothing is kept
+  const find = (k, s, m) => where[placeOf(k, s, m)] ?? -1;
+  for (let p = kind.length - 1; p >= 0; p--) where[placeOf(kind[p], stage[p], microbatch[p])] = p; // the first counts
   const columns = { first, home, parts, stage, kind, microbatch, entry };
   const program = { ...order, devices, stages, size, entries, ...columns, find, there: new Set(kind) };
   return { ...program, ...needsOf(program) };
@@ -63,9 +59,8 @@ function needsOf(program) {
     const source = home[entry[part]], sent = sends[entry[part]];
     const known = sent?.find((i) => messages[i].part === part && messages[i].target === target);
     if (known >= 0) return known;
-    const message = messages.push({ part, source, target, link: source * devices + target }) - 1;
-    sends[entry[part]] = sent ? [...sent, message] : [message];
-    return message;
+    sends[entry[part]] = [...(sent ?? []), messages.length];
+    return messages.push({ part, source, target, link: source * devices + target }) - 1;
   };
   const add = (need, p) => {
     if (need < 0) return;
@@ -112,13 +107,17 @@ export function durationsOf({ entries, parts, stage, kind, home }, costs) {
 }
 
 /**
- * The timeline of an order by costs and links. Where devices get stuck, `stuck` maps them to the entry that never
+ * The timeline of an order by costs and links: `busy` is how long a message keeps its link, and `late` how much later
+ * it arrives. Where devices get stuck, `stuck` maps them to the entry that never
  * starts, and times from there on are NaN.
  */
-export function simulate(program, costs, links = null, bytesOf = () => 0) {
+export function simulate(program, costs, links, bytesOf = () => 0, durations = durationsOf(program, costs)) {
   const { size, first, home, entry, needs, needsFrom, messageOf, messages, sends } = program;
-  const { busy, late } = travel(program, costs.comm, links ?? { latency: 0, bandwidth: null }, bytesOf);
-  const durations = durationsOf(program, costs), start = new Float64Array(size).fill(NaN), end = start.slice();
+  const known = [], linkOf = (message) => (known[message.link] ??= linkBetween(links, message));
+  const keeps = (message, { bandwidth }) => (bandwidth === null ? 0 : bytesOf(message) / bandwidth);
+  const busy = Float64Array.from(messages, (message) => keeps(message, linkOf(message)));
+  const late = Float64Array.from(messages, (message) => linkOf(message).latency + costs.comm);
+  const start = new Float64Array(size).fill(NaN), end = start.slice();
   const sent = new Float64Array(messages.length), arrived = sent.slice();
   const queue = busy.some(Boolean) && mayQueue(program, durations, busy), linkFree = new Map();
   function starts(e) {
@@ -159,22 +158,11 @@ function mayQueue({ messages, sends, entry }, durations, busy) {
   }));
 }
 
-/** By message: how long its link is `busy`, and how `late` it arrives after that, by `comm` and what `links` say. */
-function travel({ messages }, comm, links, bytesOf) {
-  const known = [], busy = new Float64Array(messages.length), late = busy.slice();
-  messages.forEach((message, i) => {
-    const { latency, bandwidth } = (known[message.link] ??= linkBetween(links, message));
-    if (bandwidth !== null) busy[i] = bytesOf(message) / bandwidth;
-    late[i] = latency + comm;
-  });
-  return { busy, late };
-}
-
 /** `links`: {latency, bandwidth} for all, {devices_per_node, inside, between}, or {pairs: [[source, target, link]]}. */
 function linkBetween(links, { source, target }) {
   const node = (device) => Math.floor(device / links.devices_per_node);
-  if (links.inside) return node(source) === node(target) ? links.inside : links.between;
-  if (!links.pairs) return links;
+  if (links?.inside) return node(source) === node(target) ? links.inside : links.between;
+  if (!links?.pairs) return links ?? { latency: 0, bandwidth: null };
   const found = links.pairs.find(([a, b]) => a === source && b === target);
   if (found) return found[2];
   const others = links.pairs.slice(0, 8).map(([a, b]) => `${a} to ${b}`).join(", ") || "nowhere";

@@ -38,7 +38,7 @@ const groupsOf = (K, M) => Math.max(1, Math.floor(M / K));
 /** 1F1B, group by group, each through every stage that the device holds. */
 const interleaved = ({ devices, microbatches }) => (held, k) => {
   const groups = groupsOf(devices, microbatches), group = microbatches / groups;
-  const through = (kind, stages, first) => stages.flatMap((stage) => countTo(group, first).map((m) => [stage, kind, m]));
+  const through = (kind, stages, from) => stages.flatMap((stage) => countTo(group, from).map((m) => [stage, kind, m]));
   const turns = (kind, stages) => countTo(groups).flatMap((i) => through(kind, stages, i * group));
   const forwards = turns(F, held), backwards = turns(B, held.toReversed());
   const warmup = 2 * (devices - k - 1) + (held.length - 1) * group;
@@ -58,9 +58,8 @@ const chimera = ({ devices: K, microbatches }) => (_, k) => {
 /** What makes the next action of this kind on a stage each time that it is called. */
 const nextOf = (stage, kind, m = 0) => () => [stage, kind, m++];
 
-/** A row out of runs [times, ...makers]. */
-const rowOf = (...runs) =>
-  runs.flatMap(([times, ...makers]) => countTo(times).flatMap(() => makers.map((make) => make())));
+/** A row out of runs: n times what these make. */
+const rowOf = (...runs) => runs.flatMap(([n, ...makers]) => countTo(n).flatMap(() => makers.map((make) => make())));
 
 /** For fewer than 2K-1 microbatches, the order of 2K-1 without the extra ones. */
 const zbV = ({ devices: K, microbatches }) => (held, k) => {
@@ -83,12 +82,10 @@ function eightSteps(depth, place, microbatches, [near, far], [m, n]) {
   });
   const weights = () => due.shift(), pair = () => [...F0(), ...B1()], other = () => [...F1(), ...B0()];
   const turns = countTo(2 * (place + 1)).map((i) => [1, (i > place ? [I1, I0] : [B1, B0])[i % 2]]);
-  const apart = below ? [] : [[1, F0, B1, other]]; // as in the authors' program
-  return rowOf(
-    ...[[2 * below, F0], [place + 1, F0, F1], [below, I1, weights, F1]],
-    ...[...apart, [steady - apart.length, pair, other], [below, B1, other]],
-    ...[...turns, [below, weights, I0], [place + 1, weights]],
-  );
+  const apart = below ? 0 : 1; // as in the authors' program
+  const warmup = [[2 * below, F0], [place + 1, F0, F1], [below, I1, weights, F1], [apart, F0, B1, other]];
+  const cooldown = [[below, B1, other], ...turns, [below, weights, I0], [place + 1, weights]];
+  return rowOf(...warmup, [steady - apart, pair, other], ...cooldown);
 }
 
 const dualPipeV = ({ devices, microbatches }) => (held, k) => eightSteps(devices, k, microbatches, held, [0, 0]);
@@ -114,9 +111,9 @@ const filled = (hop, sizesOf) => ({ devices, microbatches }, placement) => {
     const ways = [[k, way(down, F)], [back, way(up, F)], [turn + k, way(up, I)], [turn + back, way(down, I)]];
     return { coming: repeated(microbatches, 6, ways).reverse(), due: [], room: limit, row: [] }; // its last is first
   });
-  for (let clock = 0; lanes.some(({ coming, due }) => coming.length || due.length); clock++) {
+  for (let clock = 0; lanes.some(({ coming, due }) => coming.length || due.length); clock++)
     for (const lane of lanes) {
-      const { coming, due, row } = lane;
+      const { coming, due } = lane;
       let { room } = lane;
       const i = coming.findLastIndex((each) => (each[1] === F && --room < 0) || isReady(each, clock));
       const action = i >= 0 && room >= 0 ? coming.splice(i, 1)[0] : due.shift();
@@ -125,9 +122,8 @@ const filled = (hop, sizesOf) => ({ devices, microbatches }, placement) => {
       if (kind === I) due.push([stage, W, m]);
       else lane.room += kind === F ? -1 : 1;
       ended[kind][stage][m] = clock + 1;
-      row.push(action);
+      lane.row.push(action);
     }
-  }
   return (_, k) => lanes[k].row;
 };
 

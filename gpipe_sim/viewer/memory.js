@@ -8,11 +8,11 @@ import { B, F, I, KINDS, R, U, W, countTo } from "./clock.js";
 import { inOrder } from "./why.js";
 
 /** Steps {times, counts} of each device: forwards that have run and whose B or W has not. */
-export function inFlight({ program: { rows, first, parts, kind, entry }, start, end }) {
+export function inFlight({ program: { rows, home, parts, kind, entry }, start, end }) {
+  const changes = rows.map(() => []);
   const timeOf = (part) => (part + 1 === parts[entry[part] + 1] ? end : start)[entry[part]]; // a pair runs at once
-  const change = (part) => [timeOf(part), TABLES.in_flight[KINDS[kind[part]]]];
-  const from = (device) => parts[first[device]];
-  return rows.map((_, device) => stepsOf(countTo(from(device + 1) - from(device), from(device)).map(change)));
+  kind.forEach((k, part) => changes[home[entry[part]]].push([timeOf(part), TABLES.in_flight[KINDS[k]]]));
+  return changes.map(stepsOf);
 }
 
 /** Changes [time, more or less] as steps {times, counts}, from 0 on. */
@@ -23,13 +23,9 @@ export function stepsOf(changes) {
 }
 
 /** The place among a device's steps of the one that holds at a time. */
-export function heldAt({ times }, time) {
-  let low = 0, high = times.length;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    [low, high] = times[middle] <= time ? [middle, high] : [low, middle];
-  }
-  return low;
+export function heldAt(steps, time, low = 0, high = steps.times.length) {
+  const middle = (low + high) >> 1, half = steps.times[middle] <= time ? [middle, high] : [low, middle];
+  return high - low > 1 ? heldAt(steps, time, ...half) : low;
 }
 
 /** Why the page cannot count bytes for this program; empty if it can. */

@@ -56,6 +56,10 @@ function paintBox(g, colour, x, y, wide, high, look = {}) {
   g.fillRect(x, y + high * (1 - look.band), wide, high * look.band);
 }
 
+/** A box from one time to another. */
+const paintSpan = (p, g, colour, [from, to], y, high) =>
+  paintBox(g, colour, acrossTo(p, from), y, Math.max(1, (to - from) * p.scale), high);
+
 function paintWords(g, words, x, y, { colour = PEN.ink, align = "center", bold = false } = {}) {
   [g.fillStyle, g.textAlign, g.font] = [colour, align, bold ? `bold ${FONT}` : FONT];
   g.fillText(words, x, y);
@@ -77,19 +81,18 @@ function sized(canvas, wide, high) {
   return g;
 }
 
-/** Where lanes are, and the pixels of a unit of time: the same for all panels of a page that ends at `until`. */
-export function layout(panel, run, { until, most, widest }) {
-  const wide = Math.max(240, panel.box.clientWidth), narrow = wide < 560, { devices, size, entries } = run.program;
+/** Where lanes are, and the pixels of a unit of time: the same for `all` panels of a page: {until, most, widest}. */
+export function layout(p, run, all) {
+  const wide = Math.max(240, p.box.clientWidth), narrow = wide < 560, { devices, size, entries } = run.program;
   const paired = entries.some((entry) => entry.length > 3), together = run.timeline.collectives.length ? 10 : 0;
   const lane = Math.max(8, Math.min(26, Math.floor(460 / devices) - 7)) * (paired ? 1.4 : 1);
   const strip = Math.max(4, Math.round(lane * (run.bytes ? 1.2 : 0.42)));
   const pitch = lane + together + strip + (lane > 14 ? 7 : 4);
-  const left = narrow ? 24 : 66, right = widest * LETTER + (narrow ? 14 : 70), high = TOP + devices * pitch + AXIS;
-  const scale = (wide - left - right) / (until || 1), coarse = run.timeline.makespan * scale * devices < 1.5 * size;
+  const left = narrow ? 24 : 66, right = all.widest * LETTER + (narrow ? 14 : 70), high = TOP + devices * pitch + AXIS;
+  const scale = (wide - left - right) / (all.until || 1), coarse = run.timeline.makespan * scale * devices < 1.5 * size;
   const column = coarse ? 4 : 1 / (window.devicePixelRatio || 1); // coarse: too many actions for a box each
-  Object.assign(panel, { run, wide, narrow, high, lane, strip, together, left, right, pitch });
-  Object.assign(panel, { scale, coarse, column, most, widest });
-  for (const canvas of [panel.base, panel.over]) sized(canvas, wide, high);
+  Object.assign(p, all, { run, wide, narrow, high, lane, strip, together, left, right, pitch, scale, coarse, column });
+  for (const canvas of [p.base, p.over]) sized(canvas, wide, high);
 }
 
 const acrossTo = (p, time) => p.left + time * p.scale;
@@ -108,10 +111,11 @@ export function placeAt(p, x, y) {
 export function paintRun(p, { messages, path }) {
   const g = p.base.getContext("2d"), { held, waits, timeline: { start, end, makespan, collectives } } = p.run;
   for (const [d, own] of waits.entries()) {
-    paintBox(g, PEN.lane, p.left, downTo(p, d), makespan * p.scale, p.lane);
+    paintSpan(p, g, PEN.lane, [0, makespan], downTo(p, d), p.lane);
     if (p.coarse) paintShares(p, g, d);
     paintLayers(p, g, held[d], downTo(p, d) + p.lane + p.together + 2, p.strip, p.most);
-    for (const each of collectives) if (each.devices.includes(d)) paintTogether(p, g, d, each);
+    for (const { start: from, end: to } of collectives.filter(({ devices }) => devices.includes(d)))
+      paintSpan(p, g, TABLES.collective, [from, to], downTo(p, d) + p.lane + 1, p.together - 2);
     if (hasWords(p, d)) paintWords(g, p.narrow ? d : `device ${d}`, p.left - 8, middleOf(p, d), { align: "right" });
     for (const wait of own) paintWait(p, g, d, wait);
   }
@@ -182,12 +186,6 @@ function paintWait(p, g, d, [from, to, last]) {
   if (!inSum && g.measureText(words).width < room) paintWords(g, words, acrossTo(p, (from + to) / 2), middleOf(p, d));
 }
 
-/** What a device sends others together: a bar below its lane. */
-function paintTogether(p, g, d, { start, end }) {
-  const x = acrossTo(p, start), wide = Math.max(1, (end - start) * p.scale);
-  paintBox(g, TABLES.collective, x, downTo(p, d) + p.lane + 1, wide, p.together - 2);
-}
-
 /** An arrow between the sides of two lanes that face each other; before it, how long a message waits for its link. */
 function paintMessage(p, g, i) {
   const { messages, entry } = p.run.program, { end, sent, arrived } = p.run.timeline;
@@ -208,11 +206,11 @@ export function roundAbove(least) {
 function paintAxis(p, g) {
   const { makespan } = p.run.timeline, y = p.high - AXIS, end = acrossTo(p, makespan), words = number(makespan);
   const step = roundAbove(Math.max(50 / p.scale, makespan < 5 ? 0 : 1));
-  paintBox(g, PEN.faint, p.left, y, makespan * p.scale, 1);
+  paintSpan(p, g, PEN.faint, [0, makespan], y, 1);
   for (let i = 0; i * step <= makespan; i++) {
-    const x = acrossTo(p, i * step), clear = x + 24 + words.length * 4 < end;
+    const x = acrossTo(p, i * step);
     paintBox(g, PEN.faint, x - 0.5, y, 1, 4);
-    if (clear) paintWords(g, number(i * step), x, y + 13, { colour: PEN.faint });
+    if (x + 24 + words.length * 4 < end) paintWords(g, number(i * step), x, y + 13, { colour: PEN.faint });
   }
   paintWords(g, words, p.narrow ? end + 4 : end, y + 13, { align: p.narrow ? "right" : "center", bold: true });
 }

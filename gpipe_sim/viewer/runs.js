@@ -7,9 +7,8 @@ import { givenTimeline, number, why } from "./why.js";
 import { bytesHeld, heldAt, inFlight, messageBytes, stepsOf, whyNoBytes } from "./memory.js";
 
 /** What the library simulates with unless it is told. */
-export const UNIT = {
-  forward: 1, input_grad: 1, weight_grad: 1, recompute: null, update: 0, overlap: null, comm: 0, speed: 1, overhead: 0,
-};
+export const UNIT = { forward: 1, input_grad: 1, weight_grad: 1, recompute: null, update: 0, overlap: null,
+  comm: 0, speed: 1, overhead: 0 };
 export const OF_DEVICES = ["speed", "overhead"];
 export const INPUTS = { colour: TABLES.colours.paler[0], pattern: "" };
 export const percent = (part) => `${(100 * part).toFixed(1)}%`;
@@ -34,11 +33,10 @@ function fitted(record, program) {
   const fit = (list, count) => (Array.isArray(list) ? countTo(count).map((i) => list[i] ?? middle(list)) : list);
   const fitCost = ([name, cost]) => [name, fit(cost, OF_DEVICES.includes(name) ? devices : stages)];
   return {
-    ...record,
+    ...record, message_bytes: fit(message_bytes, stages - 1),
     costs: costs && Object.fromEntries(Object.entries(costs).map(fitCost)),
     sizes: sizes?.stages.length === stages && sizes.samples >= microbatches ? sizes : null, // then no bytes at all
     limit: sizes && whyNoBytes(program, sizes) ? null : fit(limit, devices),
-    message_bytes: fit(message_bytes, stages - 1),
   };
 }
 
@@ -67,19 +65,17 @@ export function runOf(given, before) {
 
 /** [from, to, whether it is done] of each time at which a device waits. */
 function waitsOf({ program: { first }, start, end, makespan }, device) {
-  const [starts, ends] = [start, end].map((column) => [...column.subarray(first[device], first[device + 1])]);
-  const waits = [...starts, makespan].map((to, i) => [i ? ends[i - 1] : 0, to, i === starts.length]);
+  const waits = [...within(first, device), -1].map((e, i, row) => [end[row[i - 1]] ?? 0, start[e] ?? makespan, e < 0]);
   return waits.filter(([from, to]) => to > from);
 }
 
 /** Microbatches, each counted by a stage's share of a device: whole ones, and those with only the input kept. */
 function heldCounts({ program, start, end }, d, steps) {
-  const { first, parts, kind, stage, microbatch, find, entry } = program, changes = [];
-  const share = program.devices / program.stages;
-  for (const e of within(first, d)) {
+  const { devices, stages, first, parts, kind, stage, microbatch, find, entry } = program, share = devices / stages;
+  const changes = within(first, d).flatMap((e) => {
     const p = parts[e], forward = kind[p] === R ? find(F, stage[p], microbatch[p]) : -1;
-    if (forward >= 0) changes.push([end[entry[forward]], 1], [start[e], -1]); // until it recomputes
-  }
+    return forward < 0 ? [] : [[end[entry[forward]], 1], [start[e], -1]]; // until it recomputes
+  });
   const inputs = stepsOf(changes), times = [...new Set([...steps.times, ...inputs.times])].sort((a, b) => a - b);
   const [held, pale] = [steps, inputs].map((each) => times.map((time) => each.counts[heldAt(each, time)]));
   const saved = { look: TABLES.memory["saved activations"], values: held.map((count, i) => share * (count - pale[i])) };

@@ -5,7 +5,7 @@
 // {entry}, {message} or {collective}. Of a timeline whose messages nobody measured, `sent` and `arrived` are null.
 
 import { TABLES } from "./tables.js";
-import { U, within, writeEntry } from "./clock.js";
+import { U, simulate, within, writeEntry } from "./clock.js";
 
 /** A time as text, as Python writes it: whole numbers in full, others to four digits, from 1000 on without decimals. */
 export function number(value) {
@@ -29,20 +29,9 @@ export function givenTimeline(program, { start, end, sent, arrived, collectives 
 
 /** Entries in the order in which they end. Of some that start and end together, what needs another one is later. */
 export function inOrder({ program, start, end }) {
-  const level = levelsOf(program);
+  const { start: level } = simulate(program, { comm: 0 }, null, () => 0, new Float64Array(program.size).fill(1));
   const later = (a, b) => end[a] - end[b] || start[a] - start[b] || level[a] - level[b] || a - b;
   return [...level.keys()].sort(later);
-}
-
-/** By entry, the round in which it runs if in each round every device goes on that can. */
-function levelsOf({ size, rows, first, needs, needsFrom, entry, home }) {
-  const level = new Int32Array(size), next = first.slice(0, -1), ran = (e) => e < next[home[e]];
-  const canRun = (e) => needs.slice(needsFrom[e], needsFrom[e + 1]).every((need) => ran(entry[need]));
-  for (let round = 0, going = [...rows.keys()]; going.length; round++) {
-    going = [...rows.keys()].filter((device) => next[device] < first[device + 1] && canRun(next[device]));
-    for (const device of going) level[next[device]++] = round;
-  }
-  return level;
 }
 
 const fromTo = (from, to) => `from ${number(from)} to ${number(to)}`;
@@ -97,8 +86,8 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
     const leaves = sent[own];
     if (leaves <= end[sender(own)]) return undefined;
     const earlier = byLeaving.slice(0, byLeaving.indexOf(own)), last = earlier.findLast((i) => onOneLink(i, own));
-    if (arrived[last] >= leaves) return { message: last };
-    const message = firstMost(earlier.filter((i) => sent[i] < leaves && leaves <= arrived[i]), (i) => sent[i]);
+    const onWire = earlier.filter((i) => sent[i] < leaves && leaves <= arrived[i]);
+    const message = arrived[last] >= leaves ? last : firstMost(onWire, (i) => sent[i]);
     return message === undefined ? undefined : { message };
   }
 
@@ -138,8 +127,8 @@ function causesOf({ program, start, end, sent, arrived, collectives }) {
 /** One chain of causes from time 0 to the makespan, each starting when the one before allows. */
 export function criticalPath(timeline) {
   const { by, starts, ends } = (timeline.causes ??= causesOf(timeline)), path = [];
-  const causes = inOrder(timeline).map((entry) => ({ entry }));
-  timeline.collectives.forEach((_, collective) => causes.push({ collective }));
+  const together = timeline.collectives.map((_, collective) => ({ collective }));
+  const causes = [...inOrder(timeline).map((entry) => ({ entry })), ...together];
   for (let cause = firstMost(causes, ends); cause; cause = starts(cause) > 0 && by(cause)) path.push(cause);
   return path.reverse();
 }

@@ -151,7 +151,7 @@ def test_pointing_is_not_read_aloud_and_a_click_and_a_key_are(keyed):
 
 def test_the_table_has_every_action_of_every_device(keyed):
     keyed.page.locator("#list > summary").click()
-    keyed.page.locator("#which select").wait_for()
+    keyed.page.locator("#which option").first.wait_for(state="attached")  # it is filled once it is open
     state, rows = keyed.state(), []
     for option in keyed.page.locator("#which option").all():
         keyed.page.locator("#which select").select_option(option.get_attribute("value"))
