@@ -34,9 +34,9 @@ export function lower(order) {
   const devices = rows.length, entries = [].concat(...rows), size = entries.length, parts = columnOf(size + 1);
   entries.forEach((labels, e) => (parts[e + 1] = parts[e] + labels.length / 3));
   const [stage, kind, microbatch, entry] = countTo(4).map(() => columnOf(parts[size]));
-  for (const [e, labels] of entries.entries())
-    for (let i = 0, p = parts[e]; i < labels.length; i += 3, p++)
-      [stage[p], kind[p], microbatch[p], entry[p]] = [labels[i], labels[i + 1], labels[i + 2], e];
+  for (let e = 0; e < size; e++)
+    for (let i = 0, p = parts[e]; p < parts[e + 1]; i += 3, p++)
+      [stage[p], kind[p], microbatch[p], entry[p]] = [entries[e][i], entries[e][i + 1], entries[e][i + 2], e];
   const first = columnOf(devices + 1), home = columnOf(size);
   rows.forEach((row, device) => home.fill(device, first[device], first[device + 1] = first[device] + row.length));
   const where = columnOf(KINDS.length * stages * microbatches).fill(-1);
@@ -59,7 +59,7 @@ function needsOf(program) {
     const source = home[entry[part]], sent = sends[entry[part]];
     const known = sent?.find((i) => messages[i].part === part && messages[i].target === target);
     if (known >= 0) return known;
-    sends[entry[part]] = [...(sent ?? []), messages.length];
+    sends[entry[part]] = sent ? [...sent, messages.length] : [messages.length];
     return messages.push({ part, source, target, link: source * devices + target }) - 1;
   };
   const add = (need, p) => {
