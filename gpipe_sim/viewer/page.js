@@ -322,8 +322,9 @@ function drawWelcome(runs) {
   const [one, other] = runs, title = titleOf(runs), said = [title, ...page.charts.map(summary)].join();
   $("title").replaceChildren(...(said === (page.first ??= said) ? sentence : [title]));
   const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
+  const waits = other ? `; ${percent(other.waiting)} with ${other.name}` : "";
   $("numbers").replaceChildren(...(one ? [
-    fact("li", percent(one.waiting), `of the time devices wait with ${one.name}`),
+    fact("li", percent(one.waiting), `of the time devices wait with ${one.name}${waits}`),
     fact("li", one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`),
   ] : []));
 }
