@@ -108,13 +108,17 @@ export function durationsOf({ entries, parts, stage, kind, home }, costs) {
 
 /**
  * The timeline of an order by costs and links: `busy` is how long a message keeps its link, and `late` how much later
- * it arrives. Where devices get stuck, `stuck` maps them to the entry that never
- * starts, and times from there on are NaN.
+ * it arrives. Where devices get stuck, `stuck` maps them to the entry that never starts, and times from there are NaN.
  */
 export function simulate(program, costs, links, bytesOf = () => 0, durations = durationsOf(program, costs)) {
   const { size, first, home, entry, needs, needsFrom, messageOf, messages, sends } = program;
   const known = [], linkOf = (message) => (known[message.link] ??= linkBetween(links, message));
-  const keeps = (message, { bandwidth }) => (bandwidth === null ? 0 : bytesOf(message) / bandwidth);
+  const keeps = (message, { bandwidth }) => {
+    if (bandwidth === null) return 0;
+    const bytes = bytesOf(message), why = "because links have a bandwidth";
+    if (bytes === null) throw new Error(`simulate needs to know how large messages are, ${why}`);
+    return bytes / bandwidth;
+  };
   const busy = Float64Array.from(messages, (message) => keeps(message, linkOf(message)));
   const late = Float64Array.from(messages, (message) => linkOf(message).latency + costs.comm);
   const start = new Float64Array(size).fill(NaN), end = start.slice();
@@ -174,5 +178,5 @@ export function messageBytesOf({ stage, kind, stages }, bytes) {
   const each = "a number, or a list with one for each stage but the last";
   if (Array.isArray(bytes) && bytes.length !== stages - 1)
     throw new Error(`simulate needs message_bytes to be ${each}: ${stages - 1} of them (got ${bytes.length})`);
-  return ({ part }) => at(bytes, stage[part] - (kind[part] === F ? 0 : 1)) ?? 0;
+  return ({ part }) => at(bytes, stage[part] - (kind[part] === F ? 0 : 1));
 }

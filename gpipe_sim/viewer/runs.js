@@ -44,7 +44,7 @@ function fitted(record, program) {
 export function runOf(given, before) {
   const { order, program } = before?.record.schedule === given.schedule ? before : programOf(orderFrom(given.schedule));
   const record = fitted(given, program), { sizes, times, costs, links, limit, message_bytes } = record;
-  const bytesOf = sizes ? messageBytes(sizes, program) : messageBytesOf(program, message_bytes ?? 0);
+  const bytesOf = sizes ? messageBytes(sizes, program) : messageBytesOf(program, message_bytes ?? null);
   const timeline = times ? givenTimeline(program, times) : simulate(program, costs, links, bytesOf);
   const stuck = [...timeline.stuck.keys()].map((device) => why(timeline, device, Infinity).sentence);
   if (stuck.length) throw new Error(`${order.name} cannot finish: ${stuck.join("; ")}`);

@@ -25,23 +25,6 @@ FIXED = "Costs of a class of one's own have rules that no page can run: these ti
 Record = dict[str, Any]
 
 
-def as_doubles(costs: Costs) -> Costs:
-    """The same costs in doubles, as the page calculates with them; OverflowError for what none holds."""
-    return Costs(**{field.name: _doubles(getattr(costs, field.name)) for field in fields(Costs)})
-
-
-def links_as_doubles(links: Links | None) -> Links | None:
-    """The same links in doubles."""
-    if isinstance(links, Link):
-        return Link(float(links.latency), float(links.bandwidth))
-    if isinstance(links, Nodes):
-        inside, between = (
-            Link(float(one.latency), float(one.bandwidth)) for one in (links.inside, links.between)
-        )
-        return Nodes(links.devices_per_node, inside, between)
-    return links and {pair: Link(float(one.latency), float(one.bandwidth)) for pair, one in links.items()}
-
-
 def of_schedule(
     schedule: Schedule,
     costs: Costs | None,
@@ -130,9 +113,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and value != value:
         raise ValueError(f"a page needs times that are numbers {got(value)}")
     return value
-
-
-def _doubles(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [float(each) for each in value]
-    return None if value is None else float(value)

@@ -48,7 +48,6 @@ def tables() -> dict[str, Any]:
         "faded": palette.FADED,
         "long_wait": geometry.LONG,
         "most_arrows": options.MOST_ARROWS,
-        "families": [family.__name__ for family in FAMILIES],
         "about_families": {family.__name__: about(family) for family in FAMILIES},
         "drains": DRAINS,
         "modes": MODES,

@@ -6,6 +6,7 @@ from functools import cached_property
 from random import Random
 from unittest.mock import patch
 
+from doubles import as_doubles, links_as_doubles
 from driver import Json, Opened
 
 import gpipe_sim as gp
@@ -13,7 +14,7 @@ from gpipe_sim.core import Schedule, Timeline
 from gpipe_sim.memory import prediction
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.streams.updates import updates_of
-from gpipe_sim.viewer.shown import as_doubles, links_as_doubles, of_schedule, of_timeline
+from gpipe_sim.viewer.shown import of_schedule, of_timeline
 from gpipe_sim.viewer.sizes import sizes_of
 from gpipe_sim.why import idle_spans, in_flight, why_idle
 

@@ -153,3 +153,14 @@ def test_a_click_asks_and_puts_the_playhead_where_what_was_clicked_begins(fresh)
         assert state["sentence"].startswith(gp.why.why_idle(timeline, 0, state["at"]).sentence)
         box.click(position={"x": wide * x, "y": 12})
         assert fresh.state()["ask"] is None and fresh.state()["at"] == state["at"]
+
+
+def test_messages_of_unknown_size_on_a_link_with_a_bandwidth_are_refused(fresh):
+    with pytest.raises(
+        TypeError, match="needs to know how large messages are, because links have a bandwidth"
+    ):
+        gp.simulate(gp.GPipe(2, 2), links=gp.Link(0, 8))
+    chart = {**fresh.state()["charts"][0], "links": {"latency": 0, "bandwidth": 8}, "message_bytes": None}
+    fresh.page.evaluate("chart => window.pipeline.load({charts: [chart], at: 0, ask: null})", chart)
+    said = "simulate needs to know how large messages are, because links have a bandwidth"
+    assert fresh.state()["makespan"] == [] and said in fresh.page.inner_text("#panels")

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from cases import every_order, every_schedule
+from doubles import as_doubles, links_as_doubles
 from engine_cases import EXPLICIT
 from measured import measured
 
@@ -32,7 +33,7 @@ from gpipe_sim.memory.meter import InsideMeter
 from gpipe_sim.memory.prediction import devices_on_paper
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.transformers import Dropout, Embedding, PaddingMask, Residual, TransformerBlock
-from gpipe_sim.viewer.shown import as_doubles, links_as_doubles, of_schedule, of_timeline
+from gpipe_sim.viewer.shown import of_schedule, of_timeline
 from gpipe_sim.viewer.sizes import sizes_of
 from gpipe_sim.why import critical_path, in_flight, why_idle
 
