@@ -47,10 +47,13 @@ def test_the_engine_gives_one_devices_gradients(tmp_path, monkeypatch, capsys):
 
 
 def test_the_lines_load_the_file_and_train_on_eight_processes(tmp_path):
-    script = f"import os\nos.chdir({str(tmp_path)!r})\n{cells()}\n{RANK.format(lines=LOADS)}"
+    for rank in map(str, range(8)):  # a folder each: eight processes that write one file read halves of it
+        (tmp_path / rank).mkdir()
+    own_folder = f"import os\nos.chdir(os.path.join({str(tmp_path)!r}, os.environ['RANK']))"
+    script = f"{own_folder}\n{cells()}\n{RANK.format(lines=LOADS)}"
     found = ran(script, tmp_path, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "8")
     assert found.returncode == 0, found.stderr
-    (rows, own) = ((tmp_path / name).read_text() for name in ("rows.csv", "mine.csv"))
+    (rows, own) = ((tmp_path / "7" / name).read_text() for name in ("rows.csv", "mine.csv"))
     gp.check(rows)  # what the page on a hang says of such a file
     assert "SEND" in rows
     assert gp.device_programs(rows).schedule.actions == gp.export.from_torch_csv(own).actions
