@@ -22,6 +22,7 @@ if tuple(map(int, _torch.__version__.split(".")[:2])) < (2, 13):
     raise ImportError(f"gpipe_sim.torch_backend needs torch 2.13 or newer, and this is {_torch.__version__}")
 
 from gpipe_sim.torch_backend.counterparts import COUNTERPARTS, to_torch
+from gpipe_sim.torch_backend.labels import labelled
 from gpipe_sim.torch_backend.modules import devices, place, split
 from gpipe_sim.torch_backend.pipeline import Pipeline, train_step
 from gpipe_sim.torch_backend.private import UnsupportedTorch
@@ -36,6 +37,7 @@ __all__ = [
     "Sleep",
     "UnsupportedTorch",
     "devices",
+    "labelled",
     "place",
     "program",
     "split",

@@ -177,11 +177,9 @@ def kept_near() -> Iterator[None]:
     names = [name for _, name in socket.if_nameindex() if near and name.startswith("lo")]
     wanted = [name for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if name not in os.environ]
     if wanted and not names and os.environ.get("RANK", "0") == "0":
-        where = (
-            "this machine has no network interface called lo"
-            if near
-            else "the processes may be on several machines"
-        )
+        where = "the processes may be on several machines"
+        if near:
+            where = "this machine has no network interface called lo"
         warnings.warn(f"{where}: {_CHOICE}", stacklevel=3)
     added = {name: names[0] for name in wanted if names}
     os.environ.update(added)

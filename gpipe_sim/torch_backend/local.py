@@ -46,10 +46,8 @@ class Subprocess(Runner):
                 None if seed is None else worker.Build(structure, self.job.task, device, seed),
                 [tensor.detach().clone() for tensor in tensors],
                 ambient(),
-                *(
-                    whole if end in modules else whole.to("meta")
-                    for whole, end in ((x, 0), (targets, self.end))
-                ),
+                x if 0 in modules else x.to("meta"),
+                targets if self.end in modules else targets.to("meta"),
             )
             for modules, (structure, tensors), device in zip(self.held, packs, devices, strict=False)
         ]

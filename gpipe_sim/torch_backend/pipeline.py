@@ -26,7 +26,9 @@ from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult, Task
 from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun
 from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, grow
-from gpipe_sim.torch_backend.timeline import EngineOrder, Timed, clocks, measured
+from gpipe_sim.torch_backend.timeline import EngineOrder, measured
+from gpipe_sim.traces.notes import Timed
+from gpipe_sim.traces.process_clocks import clocks
 
 
 def train_step(

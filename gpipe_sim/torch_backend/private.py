@@ -49,6 +49,16 @@ def with_messages(order: str, devices: int, stages: int, microbatches: int) -> l
     return [list(map(str, rows[rank])) for rank in range(devices)]
 
 
+def stages_without_labels(given: Any) -> Sequence[Any]:
+    """The stages of a schedule of torch's whose class labels no actions; stages themselves are all."""
+    labelling = schedules._PipelineScheduleRuntime, schedules.ScheduleGPipe, schedules._ScheduleForwardOnly
+    if isinstance(given, labelling):
+        return []
+    if isinstance(given, schedules._PipelineSchedule):
+        return getattr(given, "_stages", None) or [given._stage]
+    return given if isinstance(given, list | tuple) else [given]
+
+
 @contextmanager
 def unlogged() -> Iterator[None]:
     """Without the table of all that the engine was going to do, which it logs when a stage fails."""

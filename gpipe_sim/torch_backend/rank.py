@@ -21,7 +21,8 @@ from gpipe_sim.torch_backend.modules import require_called
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged, with_messages
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of, shape_of
-from gpipe_sim.torch_backend.timeline import Recorder, Timed, untold
+from gpipe_sim.torch_backend.timeline import notes_on
+from gpipe_sim.traces.notes import Timed, untold
 
 
 def program(schedule: Schedule) -> list[list[str]]:
@@ -83,7 +84,7 @@ class Rank:
         tell: Callable[[str], object] = untold,
     ):
         self.modules, self.task, self.loss, self.homes, self.group = modules, task, loss, homes, group
-        self.recorders = {device: Recorder(device, tell) for device in homes.values()}
+        self.recorders = {device: notes_on(device, tell) for device in homes.values()}
         self.last = task.order.stages - 1
         self.runtime: Any = None
         self.fits: Any = None

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.torch_backend.private import RepairedStage, is_view, unwrapped, version
-from gpipe_sim.torch_backend.timeline import Recorder
+from gpipe_sim.traces.notes import Notes
 
 _IN_PLACE = ": if it changes what comes in, use inplace=False in its first layer, or x = x + 1 for x += 1"
 _SPLIT = (
@@ -136,7 +136,7 @@ class StageAdapter(RepairedStage):
         module: StageModule,
         stages: int,
         group: Any,
-        recorder: Recorder,
+        recorder: Notes,
         recomputed: set[int],
     ):
         super().__init__(module, module.stage, stages, recorder.device, group=group)

@@ -1,13 +1,10 @@
 """A schedule on its way to PyTorch's engine, and the timeline of what the engine did.
 
-``EngineOrder`` is what the engine is told; a ``Recorder`` notes when actions start and end; ``measured``
-makes a ``Timeline`` of its notes.
+``EngineOrder`` is what the engine is told; ``notes_on`` a device say when actions start and end; ``measured``
+makes a ``Timeline`` of them.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,15 +12,14 @@ from torch import Tensor
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.explicit import Explicit
-from gpipe_sim.core.schedule import Schedule, needs
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.export.torch_csv import require_torch
 from gpipe_sim.families.derived import unpaired
+from gpipe_sim.traces.notes import Notes, Timed, untold
 
 MILLISECONDS = 1000
-#: An action's start and end, in seconds of this machine's monotonic clock.
-Timed = tuple[Action, float, float]
 
 
 class EngineOrder:
@@ -72,80 +68,9 @@ def _cut_and_joined(whole: Tensor, turns: Sequence[int]) -> Tensor:
     return torch.cat([pieces[m] for m in turns])
 
 
-def untold(doing: str) -> object:
-    """What a recorder says to nobody."""
-
-
-class Recorder:
-    """Notes when actions start and end on one torch device: by the clock, on a GPU by CUDA events.
-
-    An action on a GPU starts when the GPU gets to it, not when Python asks for it. ``tell`` is told of every
-    action before it starts, and "" after it has ended.
-    """
-
-    def __init__(self, device: torch.device, tell: Callable[[str], object] = untold):
-        self.device, self.tell = device, tell
-        self.marks: list[list] = []
-
-    def begin(self) -> None:
-        """Forget what was noted. On a GPU, also tie its clock to the machine's."""
-        self.marks = []
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-            self.origin, self.began = self.mark(), time.perf_counter()
-
-    @contextmanager
-    def action(self, kind: Kind, stage: int, microbatch: int) -> Iterator[None]:
-        noted = [Action(stage, kind, microbatch), self.mark(), None]
-        self.tell(f"{stage}{kind}{microbatch}")
-        try:
-            yield
-        finally:
-            self.tell("")
-            noted[2] = self.mark()
-            self.marks.append(noted)
-
-    def extend(self) -> None:
-        """The last action goes on until now: the loss belongs to the forward before it."""
-        if self.marks:
-            self.marks[-1][2] = self.mark()
-
-    def mark(self) -> Any:
-        if self.device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
-        return event
-
-    def spans(self) -> list[Timed]:
-        """What was noted, in the order of the ends; on a GPU this waits until it is done."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return [(action, self._seconds(start), self._seconds(end)) for action, start, end in self.marks]
-
-    def _seconds(self, mark: Any) -> float:
-        if self.device.type != "cuda":
-            return mark
-        return self.began + self.origin.elapsed_time(mark) / 1000
-
-
-def clocks(schedule: Schedule, noted: Sequence[Sequence[Timed]], others: np.ndarray) -> np.ndarray:
-    """What to add to each process's times so that all are on the clock of the first, in seconds.
-
-    Whatever one process had done before another could go on says how far their clocks are apart at least,
-    and a message the other way says how far at most. The middle is taken: then nothing comes before what it
-    needs, on any clock. It is off by half of what the quickest message each way took at most, or a little
-    more where none was waited for. ``others`` has what else is known, (process, process): by how much the
-    second clock is behind the first at least, in seconds.
-    """
-    apart = others.copy()
-    ran = {a: (process, start, end) for process, spans in enumerate(noted) for a, start, end in spans}
-    for action, (mine, start, _) in ran.items():
-        for its, _, end in (ran[need] for need in needs(action, schedule) if need in ran):
-            apart[its, mine] = max(apart[its, mine], end - start)
-    for between in range(len(apart)):
-        apart = np.maximum(apart, apart[:, [between]] + apart[between])
-    return (apart[0] - apart[:, 0]) / 2
+def notes_on(device: torch.device, tell: Callable[[str], object] = untold) -> Notes:
+    """What notes actions on a torch device: by the clock, on a GPU by CUDA events."""
+    return Notes(torch.cuda if device.type == "cuda" else None, device, tell)
 
 
 def measured(schedule: Schedule, noted: Sequence[Timed], turns: bool = False) -> Timeline:
