@@ -241,6 +241,7 @@ KEPT = {
     "summed": SPECIAL["summed"],
     "measured": measured(gp.ZBH1(2, 3)),
     "profile": LIKE,
+    "fitted-costs": gp.fit_costs(measured(gp.ZBH1(2, 3))),
 }
 
 

@@ -72,9 +72,15 @@ def test_a_sleeping_stage_is_within_five_percent_of_its_simulation(name):
 
 def test_the_costs_of_the_sleeping_stages_are_what_they_slept():
     costs = gp.fit_costs(recorded_run())
-    for each in (costs.forward, costs.input_grad, costs.weight_grad):
-        assert all(19.5 < ms < 21 for ms in each)
-    assert 0 < costs.comm < 1
+    halves = costs.input_grad[1:] + costs.weight_grad[1:]
+    assert all(19.5 < ms < 21 for ms in costs.forward + halves)
+    assert costs.input_grad[0] == 0 and 39 < costs.weight_grad[0] < 42, "as torch splits it, see zbh1"
+    assert 0 < costs.comm < 1 and all(0.2 < ms < 0.6 for ms in costs.overhead)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_fit_explains_each_recorded_step_to_three_percent(name):
+    assert abs(gp.fit_costs(recorded_run(name)).error) < 0.03
 
 
 def test_stage_0_does_its_whole_backward_in_w():

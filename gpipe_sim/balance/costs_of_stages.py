@@ -1,23 +1,25 @@
 """What stages cost that are made of layers: the costs of their layers, added up."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
 from gpipe_sim.core.costs import PER_DEVICE, Cost, Costs
 from gpipe_sim.errors import got, listed, require, whole
 
+#: The costs that are added up. What a message takes is the same wherever the model is cut.
+PER_STAGE = {field.name for field in fields(Costs)} - {"comm"} - PER_DEVICE
+
 
 def layers_listed(owner: str, costs: Costs) -> int:
     """How many layers the costs list, 0 if each is one number; TypeError for what nobody can add up."""
     require(owner, costs, Costs, "costs of single layers, such as Costs.from_forward([1, 1, 2])")
-    if type(costs).duration is not Costs.duration or type(costs).transfer is not Costs.transfer:
-        raise TypeError(
-            f"{owner} adds up the costs of layers, so it needs Costs and no subclass {got(costs)}"
-        )
-    per_stage = (cost for name, cost in vars(costs).items() if name not in PER_DEVICE)
-    return max((len(cost) for cost in per_stage if isinstance(cost, tuple)), default=0)
+    if type(costs).duration is not Costs.duration:
+        such = "a duration of its own"
+        raise TypeError(f"{owner} adds up the costs of layers, so it needs Costs without {such} {got(costs)}")
+    listed_here = (cost for name, cost in vars(costs).items() if name in PER_STAGE)
+    return max((len(cost) for cost in listed_here if isinstance(cost, tuple)), default=0)
 
 
 def merged(costs: Costs, balance: Sequence[int]) -> Costs:
@@ -30,9 +32,8 @@ def merged(costs: Costs, balance: Sequence[int]) -> Costs:
     require("merged", costs, Costs, "costs, such as Costs.from_forward([1, 1, 1, 2])")
     balance = listed("merged", "how many layers each stage gets, such as [2, 2, 1]", balance)
     ends = [0, *accumulate(whole("merged", "each stage's layers", size) for size in balance)]
-    per_stage = {*vars(costs)} - {"comm"} - PER_DEVICE
-    costs.require_length("layers", ends[-1], per_stage, "the balance")
-    sums: dict[str, Any] = {name: _summed(getattr(costs, name), ends) for name in per_stage}
+    costs.require_length("layers", ends[-1], PER_STAGE, "the balance")
+    sums: dict[str, Any] = {name: _summed(getattr(costs, name), ends) for name in PER_STAGE}
     return replace(costs, **sums)
 
 

@@ -27,8 +27,9 @@ class ManyCuts:
     """What layers, devices and messages take, in floats; and what a step takes in any number of cuts.
 
     ``sums[kind]`` are the running sums of what the layers take, (layers + 1,); ``slowness`` and ``overhead``
-    are per device. A stage takes the difference of two sums times the slowness, and the overhead. ``kinds``
-    has the kind of each part of the program; where pairs have a price of their own, ``PAIR`` and then None.
+    are per device. A stage takes the difference of two sums times the slowness, and the overhead. ``delays``
+    are those of the messages, and none takes less than ``comm``. ``kinds`` has the kind of each part of the
+    program; where pairs have a price of their own, ``PAIR`` and then None.
     """
 
     def __init__(self, program: Program, costs: Costs, layers: int):
@@ -45,12 +46,15 @@ class ManyCuts:
         slowness = [1 / Fraction(speed) for speed in per_device(costs.speed, program.devices)]
         overhead = per_device(costs.overhead, program.devices)
         total = max(slowness) * sum(Fraction(time) for time in chain(*work.values()))
-        longest = program.size * (total + 2 * Fraction(max(overhead)) + Fraction(costs.comm))
+        takes, index = costs.transfers(program)
+        slowest = Fraction(max(takes, default=0))
+        longest = program.size * (total + 2 * Fraction(max(overhead)) + slowest)
         if longest * program.devices > LARGEST:
             raise ValueError("a step of such costs may last longer than the largest float; use a larger unit")
         self.sums = {kind: np.array([0, *accumulate(map(float, times))]) for kind, times in work.items()}
         self.slowness, self.overhead = np.array(slowness, float), np.array(overhead, float)
-        self.comm = float(costs.comm)
+        self.delays = np.array(list(map(float, takes)) or [0.0])[index][:, None]
+        self.comm = float(self.delays.min(initial=float(slowest)))  # of any message at least
 
     def makespans(self, cuts: Column) -> Column:
         """What a step takes in each of these cuts, (cuts, stages + 1)."""
@@ -58,13 +62,12 @@ class ManyCuts:
         keys = list(zip(self.kinds, program.stage.tolist(), program.device.tolist(), strict=True))
         place = {key: number for number, key in enumerate(dict.fromkeys(keys))}
         index = np.array([place[key] for key in keys])
-        delays = np.full((int(program.crosses.sum()), 1), self.comm)
         found = []
         for ends in np.array_split(cuts, -(-len(cuts) * program.size // AT_ONCE)):
             durations = np.stack(list(self._durations(place, ends)))[index]
             if program.paired:
                 durations = np.add.reduceat(durations, program.first)
-            found.append(time_program(program, durations, delays).end.max(axis=0))
+            found.append(time_program(program, durations, self.delays).end.max(axis=0))
         return np.concatenate(found)
 
     def _durations(self, keys: dict, ends: Column) -> Iterator[Column]:

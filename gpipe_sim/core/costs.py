@@ -65,7 +65,7 @@ class Costs(CostModel):
             says = "lists forward" if isinstance(self.forward, Iterable) else "says one half of the backward"
             other = "write Costs.from_forward(forward, backward=2) if backwards take twice as long"
             raise ValueError(f"Costs {says}, but no {unsaid[0]}; give it too, or {other}")
-        for field in fields(self):
+        for field in fields(Costs):
             value = getattr(self, field.name)
             if value is field.default is None:
                 if field.name in ("recompute", "overlap"):
@@ -142,7 +142,7 @@ class Costs(CostModel):
         the overhead of an action. Costs listed per stage are divided one by one.
         """
         stages_per_device = whole("per_stage", "stages_per_device", stages_per_device)
-        computing = {field.name for field in fields(self)} - {"comm"} - PER_DEVICE
+        computing = {field.name for field in fields(Costs)} - {"comm"} - PER_DEVICE
         said = {name: getattr(self, name) for name in computing if getattr(self, name) is not None}
         costs: dict[str, Any] = {name: _scaled(cost, 1, stages_per_device) for name, cost in said.items()}
         return replace(self, **costs)

@@ -81,6 +81,7 @@ class Timeline:
     ``took_turns`` says that only one device worked at a time, as in one process on one processor.
     ``collectives`` are what devices did together besides, as ``all_reduce`` adds it, in the order of starts.
     ``began`` is when, on the clock that measured it, the first action started, which here is time 0.
+    ``notes`` say, of a measured timeline, what had to be assumed, and how its messages are known.
     Spans, rows, ends and messages are made from the columns when first asked for.
     """
 
@@ -92,11 +93,17 @@ class Timeline:
     took_turns: bool = False
     collectives: tuple[Together, ...] = ()
     began: Real = 0
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self):
         for column in (self.start, self.end, self.sent, self.arrived):
             if column is not None:
                 column.flags.writeable = False
+
+    @property
+    def measured(self) -> bool:
+        """Whether a clock measured it: its messages are not known, or notes say how they are."""
+        return self.sent is None or bool(self.notes)
 
     @cached_property
     def makespan(self) -> Real:
@@ -160,11 +167,7 @@ TEXT: Hook[Callable[[Timeline], str]] = Hook("text_of_timeline", "a timeline as 
 
 def column_of(times: list[Real]) -> Column:
     """A column of 64-bit floats if all times are Python's floats; otherwise one of objects."""
-    if {*map(type, times)} == {float}:
-        return np.array(times)
-    found = np.empty(len(times), object)
-    found[:] = times
-    return found
+    return np.array(times, None if {*map(type, times)} == {float} else object)
 
 
 def require_timeline(owner: str, value) -> None:

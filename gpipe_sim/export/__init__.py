@@ -2,8 +2,9 @@
 
 It reads and makes plain schedules and timelines, so the core needs to know nothing of it. ``to_json`` and
 ``from_json`` keep schedules, costs, timelines and profiles exactly; ``to_csv`` makes a table of a timeline's
-spans. ``to_torch_csv`` and ``from_torch_csv`` are for orders, ``to_megatron_layout`` for a cut, ``recognize``
-says what family an order is of, ``recorded_run`` and ``recorded_where`` have steps that were measured once.
+spans. ``to_torch_csv`` and ``from_torch_csv`` are for orders, ``recognize`` says what family one is of. A cut
+is ``to_megatron_layout``, ``to_torch_split``, ``to_deepspeed_parts`` and ``to_torchgpipe_balance``.
+``recorded_run`` and ``recorded_where`` have steps that were measured once.
 
 A file of JSON says its format, the version of that, and what kind of thing it holds:
 
@@ -15,6 +16,7 @@ The lesson is "On real devices".
 """
 
 from gpipe_sim import signatures
+from gpipe_sim.export.cuts import to_deepspeed_parts, to_torch_split, to_torchgpipe_balance
 from gpipe_sim.export.envelope import from_json, to_json
 from gpipe_sim.export.megatron import to_megatron_layout
 from gpipe_sim.export.recognize import recognize
@@ -29,9 +31,12 @@ __all__ = [
     "recorded_run",
     "recorded_where",
     "to_csv",
+    "to_deepspeed_parts",
     "to_json",
     "to_megatron_layout",
     "to_torch_csv",
+    "to_torch_split",
+    "to_torchgpipe_balance",
 ]
 
 signatures.readable(__name__)

@@ -14,9 +14,16 @@ from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import got, one_of, require, short
 from gpipe_sim.export.records import Json, read, read_fields, written
 from gpipe_sim.memory.profile import Profile
+from gpipe_sim.why.fit_costs import FittedCosts
 
 FORMAT, VERSION = "gpipe_sim", 1
-KINDS = {"schedule": Schedule, "costs": Costs, "timeline": Timeline, "profile": Profile}
+KINDS = {
+    "schedule": Schedule,
+    "costs": Costs,
+    "timeline": Timeline,
+    "profile": Profile,
+    "fitted costs": FittedCosts,
+}
 SUCH_AS = "a schedule, Costs, a timeline or the profile of a model"
 ENVELOPE = {"format": str, "version": int, "kind": str, "value": dict}
 

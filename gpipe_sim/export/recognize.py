@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from difflib import SequenceMatcher
 from itertools import product
 
-from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.gpipe import DRAINS
 from gpipe_sim.core.remat import remat
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
+from gpipe_sim.families.derived import unpaired
 from gpipe_sim.streams.updates import updates_of
 
 
@@ -21,8 +23,47 @@ def recognize(schedule: Schedule) -> str:
     sentence says that it is yours.
     """
     require_schedule("recognize", schedule)
-    same = [repr(other) for other in _candidates(schedule) if schedule.actions == other.actions]
-    return f"this is {' or '.join(same)}" if same else "this is yours: no family here has this order"
+    same = map(repr, same_order(schedule))
+    return (
+        f"this is {names}" if (names := " or ".join(same)) else "this is yours: no family here has this order"
+    )
+
+
+def same_order(schedule: Schedule) -> list[Schedule]:
+    """Every schedule of the library with this order; of one with pairs, also run half by half (unpaired)."""
+    paired = schedule.program.paired
+    candidates = [each if paired else unpaired(each) for each in _candidates(schedule)]
+    return [other for other in candidates if schedule.actions == other.actions]
+
+
+def nearest(schedule: Schedule) -> str:
+    """Which schedule of the library has most of this order, in words; W counts apart, and I as B."""
+    rows = list(map(_core, schedule.actions))
+    best, found = max(
+        (
+            (_alike(rows, list(map(_core, unpaired(each).actions))), repr(each))
+            for each in _candidates(schedule)
+        ),
+        key=lambda scored: scored[0],
+        default=(0.0, ""),
+    )
+    if best == 1:
+        return f"but for W, and with I for B, it is the order of {found}"
+    return f"nearest is {found}, which has {best:.0%} of it" if found else "none has its size"
+
+
+def _core(row: Sequence[Action | OverlapFB]) -> list[str]:
+    parts = [part for action in row for part in action.parts if part.kind is not Kind.W]
+    return [str(part).replace("I", "B") for part in parts]
+
+
+def _alike(rows: list[list[str]], others: list[list[str]]) -> float:
+    """The share of actions that stand in the same order in both."""
+    pairs = zip(rows, others, strict=True)
+    same = sum(
+        block.size for a, b in pairs for block in SequenceMatcher(None, a, b, False).get_matching_blocks()
+    )
+    return 2 * same / max(1, sum(map(len, rows)) + sum(map(len, others)))
 
 
 def _candidates(schedule: Schedule) -> Iterator[Schedule]:

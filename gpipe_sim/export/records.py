@@ -27,21 +27,25 @@ from gpipe_sim.core.schedule import WEIGHTS, Schedule
 from gpipe_sim.core.timeline import Timeline, Together, column_of
 from gpipe_sim.errors import Real, got, one_of, short
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
+from gpipe_sim.families.derived import Unpaired, unpaired
 from gpipe_sim.links.collective import Collective
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import LayerProfile, LossProfile, Profile, Selective, Size
 from gpipe_sim.replicas.replicate import SideBySide, replicate, side_by_side
+from gpipe_sim.why.fit_costs import FittedCosts, Latency, Line
 
 Json = Any  #: what ``json.loads`` gives
 Hints = Mapping[str, Any]  #: fields and their types
-FAMILIES = {family.__name__: family for family in (*SCHEDULES, *WITHOUT_FLUSH, Remat, SideBySide)}
-RECORDS = {Costs, Timeline, Collective, Profile, LayerProfile, LossProfile, Selective, Size}
+FAMILIES = {family.__name__: family for family in (*SCHEDULES, *WITHOUT_FLUSH, Remat, SideBySide, Unpaired)}
+FITTED = {FittedCosts, Latency, Line}
+RECORDS = {Costs, *FITTED, Timeline, Collective, Profile, LayerProfile, LossProfile, Selective, Size}
 #: Of a schedule, and of an order written out.
 SCHEDULE = {"family": str, "options": dict, "placement": tuple[tuple[int, ...], ...], "rows": tuple[str, ...]}
 EXPLICIT = {"microbatches": int, "name": str, "weights": tuple[str, ...]}
 PLAIN = (int, float, str, bool, NoneType)  #: what JSON has too
 FRACTION = re.compile(r"[0-9]+/[1-9][0-9]*", re.ASCII)
 LONGEST = 18  #: digits of a label that can be read back
+ADDED: dict[str, Json] = {"notes": []}  #: fields that older files do not have, and what is not written
 
 
 def written(value: Any) -> Json:
@@ -50,7 +54,8 @@ def written(value: Any) -> Json:
         return _written_schedule(value)
     kind: Any = type(value)
     if kind in RECORDS:
-        return {name: written(getattr(value, name)) for name in _hints(kind)}
+        found = {name: written(getattr(value, name)) for name in _hints(kind)}
+        return {name: each for name, each in found.items() if name not in ADDED or each != ADDED[name]}
     if isinstance(value, np.ndarray | np.generic):
         plain = value.tolist()
         return plain if value.dtype != object else written(plain)
@@ -102,6 +107,7 @@ def read_fields(hints: Hints, data: dict[str, Json], where: str) -> dict[str, An
     """The value of each field; ValueError for one that is missing or that nobody knows."""
     if unknown := sorted(data.keys() - hints):
         raise ValueError(f"{where} has a field that it cannot have: {short(unknown[0])}")
+    data = {name: ADDED[name] for name in hints if name in ADDED} | data
     if missing := [name for name in hints if name not in data]:
         raise ValueError(f"{where} has no {missing[0]}")
     return {name: read(kind, data[name], f"{where}.{name}") for name, kind in hints.items()}
@@ -191,6 +197,8 @@ def _schedule(data: dict[str, Json], where: str) -> Schedule:
 def _of_family(family: type[Schedule], options: dict[str, Any]) -> Schedule:
     if family is Remat:
         return remat(options["inner"], options["mode"], options["only"])
+    if family is Unpaired:
+        return unpaired(options["inner"])
     if family is SideBySide:
         inners = options["inners"]
         alike = len(set(inners)) == 1

@@ -1,6 +1,7 @@
 """Schedules made from another one: with updates, several steps of it, without pairs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB, U
 from gpipe_sim.core.explicit import Explicit
@@ -58,12 +59,40 @@ def later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
     return OverlapFB(*parts) if len(parts) > 1 else parts[0]
 
 
+@dataclass(frozen=True, repr=False)
+class Unpaired(Schedule):
+    """Another schedule without pairs, under its name. Made by ``unpaired``."""
+
+    inner: Schedule
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def weights(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.inner.weights
+
+    @property
+    def stages_per_device(self) -> int:  # type: ignore[override]
+        return self.inner.stages_per_device
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        return self.inner.placement
+
+    def order(self, device: int) -> Iterator[Action]:
+        return (part for action in self.inner.actions[device] for part in action.parts)
+
+    def __repr__(self) -> str:
+        return f"unpaired({self.inner!r})"
+
+
 def unpaired(schedule: Schedule) -> Schedule:
     """The same order without pairs: the two halves of each run one after the other, as engines run them."""
     if not schedule.program.paired:
         return schedule
-    rows = [[part for action in row for part in action.parts] for row in schedule.actions]
-    return rearranged(schedule, rows, schedule.placement, schedule.microbatches)
+    return Unpaired(schedule.devices, schedule.microbatches, schedule)
 
 
 def rearranged(schedule: Schedule, rows: Rows, placement: Sequence, microbatches: int) -> Explicit:

@@ -13,16 +13,16 @@ from gpipe_sim.core.schedule import Schedule
 
 @dataclass(frozen=True)
 class ZBH1(Schedule):
-    """ZB-H1: the warm-up of 1F1B, and device k puts each weight gradient off by k microbatches.
+    """ZB-H1: 1F1B's warm-up, and W, for which no other device waits, is put off to fill idle time.
 
     >>> print(gp.ZBH1(devices=2, microbatches=3))
     device 0: 0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2
     device 1: 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
 
-    Bubble time (K-1)(T_F + T_B - T_W) if T_W is the shortest; a third of 1F1B's if all three are equal.
-    Device k, from 0, holds at most K-k microbatches from F until I and another k from I until W, together no
-    more than 1F1B's first device. It is the hand-made form of the papers' ZB1P. PyTorch's
-    ScheduleInterleavedZeroBubble with one stage per device is the same order.
+    Device k, from 0, puts W off by k microbatches: it holds at most K-k of them from F until I and another k
+    from I until W, together no more than 1F1B's first device. Bubble time (K-1)(T_F + T_B - T_W) if T_W is
+    the shortest; a third of 1F1B's if all three are equal. It is the hand-made form of the papers' ZB1P.
+    PyTorch's ScheduleInterleavedZeroBubble with one stage per device is the same order.
     """
 
     name = "ZB-H1"

@@ -126,7 +126,7 @@ class OnLinks(CostModel):
     ):
         self.costs, self.links, self.overlap, self.measured = costs, links, overlap, profile is not None
         if profile is None:
-            self.sizes = _sizes(schedule.program, links, message_bytes)
+            self.sizes = sizes_of(schedule.program, links, message_bytes)
         elif message_bytes is None:
             self.sizes = profile.message_bytes(schedule)
         else:
@@ -162,7 +162,9 @@ class OnLinks(CostModel):
         return (durations, busy, latency + delays[traffic.need]), in_units
 
 
-def _sizes(program: Program, links: Links, given: Real | Sequence[Real] | None) -> CostColumn:
+def sizes_of(
+    program: Program, links: Links, given: Real | Sequence[Real] | None, owner: str = "simulate"
+) -> CostColumn:
     """The bytes of each need that crosses, as ``message_bytes`` says.
 
     TypeError if links need them and nobody says them; ValueError for negative ones, or too few.
@@ -177,12 +179,12 @@ def _sizes(program: Program, links: Links, given: Real | Sequence[Real] | None) 
             )
         given = 0
     if not hasattr(type(given), "__len__"):
-        return CostColumn([duration("simulate", "message_bytes", given)], np.zeros_like(boundary))
+        return CostColumn([duration(owner, "message_bytes", given)], np.zeros_like(boundary))
     such_as = "message_bytes to be a number, or a list with one for each stage but the last"
-    sizes = listed("simulate", such_as, given)
+    sizes = listed(owner, such_as, given)
     if len(sizes) != program.stages - 1:
-        raise ValueError(f"simulate needs {such_as}: {program.stages - 1} of them {got(given)}")
-    return CostColumn([duration("simulate", "each of message_bytes", each) for each in sizes], boundary)
+        raise ValueError(f"{owner} needs {such_as}: {program.stages - 1} of them {got(given)}")
+    return CostColumn([duration(owner, "each of message_bytes", each) for each in sizes], boundary)
 
 
 def prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColumn, CostColumn]:
