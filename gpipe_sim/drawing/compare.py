@@ -8,7 +8,6 @@ slowest stage is as fast as can be.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from html import escape
 from math import lcm
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline, number, rounded
 from gpipe_sim.drawing.document import Drawn, Svg
 from gpipe_sim.drawing.svg import draw
-from gpipe_sim.drawing.words import table
+from gpipe_sim.drawing.words import html_table, table
 from gpipe_sim.errors import Real, duration, got, listed, whole
 
 OWNER = "compare"
@@ -107,13 +106,7 @@ class Comparison(Drawn):
         return "\n".join([*table([HEADS, *(row.cells for row in self.rows)]), *self._notes])
 
     def _repr_html_(self) -> str:
-        head, *body = (
-            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
-            for tag, cells in (("th", HEADS), *(("td", row.cells) for row in self.rows))
-        )
-        lines = "".join(f"<tr>{cells}</tr>" for cells in body)
-        notes = "<br>".join(map(escape, self._notes))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table><p>{notes}</p>"
+        return html_table([HEADS, *(row.cells for row in self.rows)], self._notes)
 
     def __repr__(self) -> str:
         best = min(self.rows, key=lambda row: row.makespan)

@@ -7,6 +7,7 @@ from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Span, Timeline, of_timeline, require_timeline
+from gpipe_sim.drawing.causes import draw_causes
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.document import HEADLINE, LARGE, WORDS, Svg, words_wide, written
 from gpipe_sim.drawing.options import Wanted, read_options
@@ -18,6 +19,7 @@ from gpipe_sim.drawing.waiting_block import pushed as pushed_panel
 from gpipe_sim.drawing.words import caption, title, unequal_work
 from gpipe_sim.errors import ScheduleError, listed, require_flags
 from gpipe_sim.streams.staleness import staleness
+from gpipe_sim.why.causes import Causes
 
 MOST_TIMED = 300_000  #: actions that are timed unasked
 
@@ -40,7 +42,7 @@ def at_unit_costs(schedule: Schedule) -> Svg | None:
 
 
 def draw(
-    *timelines: Timeline,
+    *timelines: Timeline | Causes,
     in_flight: bool = False,
     memory: "Sequence[MemoryTrace] | None" = None,
     messages: bool = False,
@@ -83,28 +85,33 @@ def draw(
     the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted or
     pushed.
 
+    The causes that ``where_time_goes`` finds, alone and without options, are drawn as one bar.
+
     ValueError without a timeline, for another number of titles, for memory of other devices or of several
     timelines, for weights that a schedule cannot have, and for an action that is not there; TypeError for
     anything but timelines, and sizes that are no numbers.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
+    options = in_flight, memory, messages, critical_path, highlight, weights, pushed
+    if isinstance(timelines[0], Causes) and len(timelines) == 1:
+        return _bar(timelines[0], *options, titles, width, font_size, grey)
     for timeline in timelines:
         require_timeline("draw", timeline)
-    titles = _titles(timelines, titles)
+    shown = tuple(each for each in timelines if isinstance(each, Timeline))
+    titles = _titles(shown, titles)
     require_flags("draw", grey=grey)
     page = read_sheet("draw", width, font_size)._replace(grey=bool(grey))
-    options = in_flight, memory, messages, critical_path, highlight, weights, pushed
-    grain, wanted = read_options("draw", timelines, *options)
+    grain, wanted = read_options("draw", shown, *options)
     wanted = [each._replace(grey=page.grey) for each in wanted]
     strips = wanted[0].strips  # what they hold at most is written on the right of the lanes
     beside = max(RIGHT, 12 + words_wide(strips.widest, LARGE)) if strips else RIGHT
     fill = grain.column > 0 or page.scale is not None
-    unit = unit_for(timelines, fill, right=beside, width=page.width)
-    row = row_height(max(timeline.schedule.devices for timeline in timelines))
+    unit = unit_for(shown, fill, right=beside, width=page.width)
+    row = row_height(max(timeline.schedule.devices for timeline in shown))
     laid: list[Laid] = []
-    unequal = unequal_work(timelines)
-    for timeline, words, each, beside_it in zip(timelines, titles, wanted, unequal, strict=True):
+    unequal = unequal_work(shown)
+    for timeline, words, each, beside_it in zip(shown, titles, wanted, unequal, strict=True):
         words, until = page.wrapped(words, HEADLINE), timeline.makespan
         said = page.wrapped(caption(timeline, each.weights, beside_it, each.messages), WORDS)
         floor = laid[-1].floor if laid else EDGE
@@ -116,7 +123,14 @@ def draw(
             laid.append(Laid(pushed_panel(timeline, at.scale), at, words, "", until, [until]))
     right = max(each.at.x(each.until) for each in laid) + beside - RIGHT
     says = "; ".join(f"{each.title} ({each.caption})" for each in laid if each.caption).replace("\n", " ")
-    return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted), page)
+    return sheet(laid, right, f"Chart: {says}", _rows_as_text(shown, grain, wanted), page)
+
+
+def _bar(causes: Causes, *options: object) -> Svg:
+    """The chart of causes; TypeError with options, which are all of timelines."""
+    if any(option is not None and option is not False for option in options):
+        raise TypeError("draw takes options for timelines alone; of causes there is save(path, width=...)")
+    return draw_causes(causes)
 
 
 def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list[str]:

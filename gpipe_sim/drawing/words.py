@@ -1,6 +1,7 @@
 """What a chart says: its title is a claim in numbers, its caption says what was run."""
 
 from collections.abc import Sequence
+from html import escape
 
 import numpy as np
 
@@ -111,3 +112,14 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table: names on the left, numbers below each other's ends."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+
+
+def html_table(rows: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
+    """The same for a notebook, with sentences below it."""
+    head, *body = (
+        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
+        for tag, cells in zip(["th", *["td"] * (len(rows) - 1)], rows, strict=True)
+    )
+    lines = "".join(f"<tr>{cells}</tr>" for cells in body)
+    below = "<br>".join(map(escape, notes))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table><p>{below}</p>"

@@ -1,9 +1,12 @@
 """Why a timeline looks as it does: what sets its length, and what each device waits for.
 
-Both are read off a timeline, simulated or measured, and need no hook of the core. Lesson 05, "What makes an
-order legal", explains its waiting devices with it; charts frame the critical path.
+All of it is read off a timeline, simulated or measured. Lesson 05, "What makes an order legal", explains its
+waiting devices with it; charts frame the critical path; lesson 20, "On real devices", fits costs.
 
-Names: ``critical_path``, ``why_idle``, and ``Explanation``, which is what ``why_idle`` gives.
+Names: ``critical_path``, ``why_idle``, and ``Explanation``, which is what ``why_idle`` gives; ``fit_costs``
+(costs read off a timeline, to simulate other orders with) and ``where_time_goes`` (its makespan as a sum:
+work, bubble, and one cause after the other), which are both names of the package. ``gaps`` has what these two
+share: when messages arrived, and which gaps nothing explains. The hook ``CHART`` shows a sum in a notebook.
 """
 
 from gpipe_sim import signatures

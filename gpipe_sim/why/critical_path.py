@@ -17,6 +17,7 @@ from gpipe_sim.core.timeline import Message, Span, Timeline, number, of_timeline
 from gpipe_sim.errors import Real, got
 from gpipe_sim.errors import number as read_number
 from gpipe_sim.links.collective import Collective, collectives_of
+from gpipe_sim.why.gaps import assumed
 
 Cause = Span | Message | Collective
 
@@ -177,15 +178,26 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
         return Explanation(device, start, after.start, (), f"{waits} the {summed}")
     if at_once <= start:
         says = f"{waits} nothing that the schedule knows of: {after.action} could start at {number(start)}"
-        if timeline.arrived is not None:  # nothing else keeps a simulated device from what it could start
+        if not timeline.measured:  # nothing else keeps a simulated device from what it could start
             says = f"device {device} sends or receives from {number(start)} to {number(after.start)}"
         return Explanation(device, start, after.start, (), says)
     links, reasons = zip(*_chain(held_back, after, start), strict=True)
-    assumed = timeline.arrived is None and links[0].device != device
-    says = f"{waits} {'; '.join(reasons)}{ASSUMED if assumed else ''}"
-    if at_once < after.start and timeline.arrived is not None:
+    says = f"{waits} {'; '.join(reasons)}"
+    if links[0].device != device:
+        says += _assumed(timeline, links[0].device, device)
+    if at_once < after.start and not timeline.measured:
         says += f"; device {device} receives what {held_back.need(after)} made until {number(after.start)}"
+    elif timeline.arrived is not None and at_once - start < after.start - at_once:
+        says += f"; most of that is later: {after.action} could start at {number(at_once)}"
     return Explanation(device, start, after.start, links, says)
+
+
+def _assumed(timeline: Timeline, source: int, target: int) -> str:
+    """What an explanation adds if its message was not measured, or is perhaps one of those filled in."""
+    if timeline.arrived is None:
+        return ASSUMED
+    some = assumed(timeline, (source, target))
+    return f"; {some} messages from device {source} to device {target} are assumed" if some else ""
 
 
 def _chain(held_back: _HeldBack, span: Span, since: Real) -> Iterator[tuple[Span, str]]:
