@@ -1,11 +1,12 @@
-"""Which plan is the fastest on a given cluster: hardware, prices, bounds, plans and advice.
+"""Which plan is the fastest on a given cluster, and what would help a run that there is.
 
 Adds to everything below it: ``Cluster`` (equal devices and their links), ``plan`` (the fastest plans that
-fit, of all schedules, meshes, cuts and recompute), ``lower_bound`` (what no plan can beat), ``advise`` (the
-usual questions, each answered by comparing plans), and ``fit_costs`` (costs read off a measured timeline).
+fit, of all schedules, meshes, cuts and recompute), ``lower_bound`` (what no plan can beat), and ``what_if``
+(what a run would take with another cut, another schedule, more microbatches, a faster link: each change
+simulated with what the run cost).
 
 It uses the core, the families, links, replicas, memory and balance through their public functions, and none
-of them knows of it. Lessons 18, "Plan a real model, end to end", and 20, "On real devices".
+of them knows of it. Lesson 18, "Plan a real model, end to end".
 """
 
 from gpipe_sim import signatures

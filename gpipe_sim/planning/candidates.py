@@ -179,7 +179,7 @@ def _each(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
     for mesh in meshes(cluster.devices, cluster.links, space.replicas):
         for microbatches in equal_cuts(samples, mesh.replicas, space.microbatches):
             for family in space.schedules:
-                for per_device in _stages_per_device(family, space.stages_per_device):
+                for per_device in stages_of(family, space.stages_per_device):
                     yield from _of(table, space, mesh, microbatches, family, per_device)
 
 
@@ -205,7 +205,8 @@ def _of(table, space: Space, mesh: Mesh, microbatches: int, family, per_device: 
             yield Candidate(table, schedule, mesh, cut, recompute)
 
 
-def _stages_per_device(family, wanted: tuple[int, ...]) -> Sequence[int]:
+def stages_of(family, wanted: tuple[int, ...]) -> Sequence[int]:
+    """How many a device may have: those wanted, where that can be chosen."""
     return wanted if _takes_stages(family) else [family.stages_per_device]
 
 
