@@ -20,6 +20,7 @@ from gpipe_sim.course import lesson_17 as lesson_17
 from gpipe_sim.course import lesson_18 as lesson_18
 from gpipe_sim.course import lesson_19 as lesson_19
 from gpipe_sim.course import lesson_20 as lesson_20
+from gpipe_sim.course import lesson_21 as lesson_21
 from gpipe_sim.course import lesson_A as lesson_A
 from gpipe_sim.course import lesson_B as lesson_B
 from gpipe_sim.course import mine as mine

@@ -1,7 +1,5 @@
 """Timelines that look measured but come out the same every time; checks use them beside the recorded ones."""
 
-from collections.abc import Callable
-
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.schedule import Schedule
@@ -29,30 +27,18 @@ class _Worn(CostModel):
         return self.costs.transfer(action, source, target)
 
 
-def measured(
-    schedule: Schedule,
-    costs: Costs,
-    slow: dict[str, Real] | None = None,
-    pauses: Callable[[int, int], Real] = lambda device, done: PAUSE,
-) -> Timeline:
+def measured(schedule: Schedule, costs: Costs, slow: dict[str, Real] | None = None) -> Timeline:
     """A timeline that looks measured, the same every time. An action takes about its cost.
 
     ``slow`` maps the spelling of an action to the factor by which it takes longer. After each action a device
-    pauses for ``pauses(device, done)``, where ``done`` counts its actions so far. A pause costs nothing extra
-    if the device has to wait longer than that anyway.
+    pauses for ``PAUSE``, which costs nothing extra if it has to wait longer than that anyway.
     """
     machine = Machine(schedule.program, _Worn(costs, slow or {}))
-    done, spans = [0] * schedule.devices, []
+    spans = []
     while (entry := machine.earliest()) is not None:
         device, start = machine.home[entry], machine.start(entry)
-        done[device] += 1
         machine.apply(entry)
         action = schedule.program.entry_of(entry)
         spans.append(Span(action, device, float(start), machine.free[device]))
-        machine.free[device] += pauses(device, done[device])
+        machine.free[device] += PAUSE
     return from_spans(schedule, spans)
-
-
-def uneven(device: int, done: int) -> float:
-    """A pause that differs each time and is longer on later devices, so it matters which ones count."""
-    return 0.4 * (1 + device) * (0.3 + done * 0.618 % 1)

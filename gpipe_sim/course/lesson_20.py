@@ -1,25 +1,24 @@
 """Lesson 20: on real devices. Its checks need no torch: their timelines are recorded, or made here."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from math import isclose, isfinite
 from statistics import mean, median
 
 from gpipe_sim.core.actions import B, F, Kind
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.schedule import Schedule, needs
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
-from gpipe_sim.core.timeline import Span, Timeline
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.clocked import measured, uneven
+from gpipe_sim.course.clocked import measured
 from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_number, keep_working
 from gpipe_sim.errors import Real
 from gpipe_sim.export.recorded import recorded_run
 from gpipe_sim.families import ZBH1, GPipe, Interleaved1F1B, OneFOneB
-from gpipe_sim.planning.fit_costs import fit_costs
+from gpipe_sim.why.fit_costs import fit_costs
 
 NEAR = 0.03  #: how far off, relatively, a step or a pause may be
 NEAR_FORWARD = 0.05  #: and a forward, for which there are several good ways to leave slow ones out
@@ -68,9 +67,8 @@ def _forward_is_wrong(got: object, timeline: Timeline, stage: int) -> None:
     where = f"stage {stage} of {timeline.schedule!r}"
     said = _as_time(where, got)
     took = sorted(_took(timeline, stage))
-    fastest = min(
-        time for time in took if 2 * time > median(took)
-    )  # a good way too, by a clock that is right
+    # a good way too, by a clock that is right
+    fastest = min(time for time in took if 2 * time > median(took))
     if (1 - 1e-9) * fastest <= said <= (1 + NEAR_FORWARD) * median(took):
         return
     shortest, *_, last_but_one, longest = map(written, took)
@@ -109,8 +107,9 @@ UNSHOWN = 11  #: microbatches that are asked of the recorded devices too, becaus
 def gpipe_step(answer: Callable | None) -> Reply:
     """Check ``answer(timeline, microbatches)``: how long a GPipe step takes on devices measured with 1F1B.
 
-    An answer is right if it is what the fitted costs give, what was measured, or anything in between. The
-    last question is about the recorded run, whose answer was really measured.
+    An answer is right if it is what the fitted costs give, with the pauses between actions or without, what
+    was measured, or anything in between. The last question is about the recorded run, whose answer was really
+    measured.
     """
     for timeline, size, clock in _step_cases():
         got = called(answer, timeline, size, where=f"called with a step of {timeline.schedule!r} and {size}")
@@ -133,13 +132,15 @@ def _step_cases() -> Iterator[tuple[Timeline, int, Real | None]]:
 
 def _right_step(got: object, timeline: Timeline, size: int, clock: Real | None) -> Real:
     """The time that a student's function gives; raises a Reply if it is wrong."""
-    schedule, costs = timeline.schedule, fit_costs(timeline)
+    schedule, full = timeline.schedule, fit_costs(timeline)
+    costs = replace(full.plain, overhead=0)
     asked = GPipe(schedule.devices, size)
     where = f"{asked!r} after {schedule!r} of {written(timeline.makespan)}"
     said = _as_time(where, got)
     fitted = simulate(asked, costs).makespan
     low, high = sorted((fitted, fitted if clock is None else clock))
-    if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
+    with_pauses = isclose(said, simulate(asked, full).makespan, rel_tol=1e-3)
+    if with_pauses or (1 - NEAR) * low <= said <= (1 + NEAR) * high:
         return said
     says = f"{where}: you say {written(said)}"
     for other, verdict, question in _other_steps(timeline, asked, costs):
@@ -201,131 +202,11 @@ def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, Callabl
 
 def _alike(costs: Costs, pick: Callable, comm: Real) -> Costs:
     """The same costs at every stage: what ``pick`` makes of the costs of all stages."""
-    each = (costs.forward, costs.input_grad, costs.weight_grad)
-    forward, input_grad, weight_grad = (pick(c) if isinstance(c, Sequence) else c for c in each)
-    return Costs(forward, input_grad, weight_grad, comm=comm)
-
-
-#: Timelines in which devices pause between actions. In the third few wait, and none of them for long.
-PAUSES = (
-    lambda: measured(OneFOneB(4, 7), Costs(20, 20, 20, comm=1), pauses=uneven),
-    lambda: measured(GPipe(3, 12), Costs((9, 7, 5), 8, 8, comm=0.5), pauses=uneven),
-    lambda: measured(OneFOneB(3, 9), Costs(3, 1.5, 1.5), pauses=uneven),
-    lambda: measured(Interleaved1F1B(2, 6, 2), Costs(4, 2, 2, comm=0.5), pauses=uneven),
-    recorded_run,
-)
-
-
-@exercise("write a function of a timeline and pass it in")
-def pause(answer: Callable | None) -> Reply:
-    """Check ``answer(timeline)``: the median pause between two actions while the device waits for nothing.
-
-    A device waits for nothing if all that its next action needs from other devices had ended by the time its
-    previous action ended.
-    """
-    for make in PAUSES:
-        timeline = make()
-        got = called(answer, timeline, where=f"called with a step of {timeline.schedule!r}")
-        said = _right_pause(got, timeline)
-    return correct(
-        f"{float(said):.2f} ms in the recorded run. How many of them lie on the way through the step?"
-    )
-
-
-@dataclass(frozen=True)
-class Gap:
-    """The pause between two actions of a device.
-
-    ``own`` and ``foreign`` say when the actions ended that ``after`` needs: on this device, and on others.
-    """
-
-    before: Span
-    after: Span
-    own: tuple[Real, ...]
-    foreign: tuple[Real, ...]
-
-    @property
-    def time(self) -> float:
-        return float(self.after.start - self.before.end)
-
-    @property
-    def waited(self) -> bool:
-        return any(end > self.before.end for end in self.foreign)
-
-
-def _gaps(timeline: Timeline) -> Iterator[Gap]:
-    schedule = timeline.schedule
-    for device, row in enumerate(timeline.rows):
-        for before, after in pairwise(row):
-            wanted = needs(after.action, schedule)
-            own = tuple(timeline.ends[need] for need in wanted if schedule.device_of(need) == device)
-            foreign = tuple(timeline.ends[need] for need in wanted if schedule.device_of(need) != device)
-            yield Gap(before, after, own, foreign)
-
-
-#: Wrong ways to say whether a pause counts.
-MISJUDGED = (
-    lambda gap: True,
-    lambda gap: not gap.foreign,
-    lambda gap: any(end <= gap.before.end for end in gap.foreign),
-    lambda gap: any(end <= gap.before.end for end in gap.own + gap.foreign),
-    lambda gap: all(end < gap.before.end for end in gap.own + gap.foreign),
-    lambda gap: all(end <= gap.before.start for end in gap.foreign),
-    lambda gap: all(end <= gap.before.start for end in gap.own + gap.foreign),
-    lambda gap: gap.waited,
-)
-
-
-def _right_pause(got: object, timeline: Timeline) -> Real:
-    """The time that a student's function gives; raises a Reply if it is wrong."""
-    where = repr(timeline.schedule)
-    said = _as_time(where, got)
-    gaps = list(_gaps(timeline))
-    alone = [gap.time for gap in gaps if not gap.waited]
-    if isclose(said, median(alone), rel_tol=NEAR):
-        return said
-    says = f"{where}: you say {written(said)}"
-    if isclose(said, mean(alone), rel_tol=1e-3):
-        longest = f"the longest is {written(max(alone))}"
-        raise almost(f"{says}, the mean; {longest}. Should one slow pause count so much?")
-    for name, of in (("longest", max), ("shortest", min), ("sum", sum)):
-        if isclose(said, of(alone), rel_tol=1e-3):
-            raise keep_working(f"{says}, the {name} of those that count. How long is a usual one?")
-    for counted in _other_pauses(gaps):
-        times = [gap.time for gap in counted]
-        if any(isclose(said, of(times), rel_tol=1e-3) for of in (median, mean, max)):
-            verdict = keep_working if len(counted) == len(gaps) else almost
-            raise verdict(f"{says}. {_misjudged(gaps, counted)}")
-    if said > median(alone):
-        gap = max((gap for gap in gaps if gap.waited), key=lambda gap: gap.time)
-        question = f"Does your way count {_of(gap)}, which took {written(gap.time)}? What was it waiting for?"
-    else:
-        gap = max((gap for gap in gaps if not gap.waited), key=lambda gap: gap.time)
-        question = f"Nothing was missing in {_of(gap)}. Does your way count it?"
-    raise keep_working(f"{says}. {question}")
-
-
-def _other_pauses(gaps: Sequence[Gap]) -> Iterator[list[Gap]]:
-    """The pauses that each wrong way counts, for those ways that count others than the right one does."""
-    ways = [[gap for gap in gaps if counts(gap)] for counts in MISJUDGED]
-    shorter = sorted(gaps, key=lambda gap: gap.time)
-    ways += [shorter[: len(gaps) // 2], shorter[: (len(gaps) + 1) // 2]]
-    right = {gap.after.action for gap in gaps if not gap.waited}
-    return (way for way in ways if way and {gap.after.action for gap in way} != right)
-
-
-def _misjudged(gaps: Sequence[Gap], counted: Sequence[Gap]) -> str:
-    """A sentence on one pause that is wrongly counted, or else on one that is wrongly left out."""
-    if wrongly := [gap for gap in counted if gap.waited]:
-        gap = max(wrongly, key=lambda gap: gap.time)
-        return f"You count {_of(gap)}, which took {written(gap.time)}. What was it waiting for?"
-    gap = next(gap for gap in gaps if not gap.waited and gap not in counted)
-    ended = ", and when had that ended" if gap.foreign else ""
-    return f"You leave out {_of(gap)}. What does {gap.after.action} need from other devices{ended}?"
-
-
-def _of(gap: Gap) -> str:
-    return f"device {gap.after.device}'s pause between {gap.before.action} and {gap.after.action}"
+    backward = costs.input_grad, costs.weight_grad
+    stages = max(len(half) if isinstance(half, Sequence) else 1 for half in backward)
+    listed = [half if isinstance(half, Sequence) else [half] * stages for half in backward]
+    forward, full = costs.forward, [i + w for i, w in zip(*listed, strict=True)]
+    return Costs(pick(forward) if isinstance(forward, Sequence) else forward, 0, pick(full), comm=comm)
 
 
 def _as_time(where: str, said: object) -> Real:
