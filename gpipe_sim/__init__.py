@@ -29,7 +29,8 @@ families: later schedules, a small class each
     gp. repeat, SCHEDULES, with_updates, ZBH1, ZBV
     gp.families. bidirectional, Chimera, DualPipe, DualPipeV, Eager1F1B, LoopedBFS, v_shaped,
         VHalf, VMin, WITHOUT_FLUSH, ZBH2
-why: why a device waits
+why: why a device waits, and where the time goes
+    gp. fit_costs, where_time_goes
     gp.why. bytes_through, critical_path, idle_spans, in_flight, phases, speedup, utilization, why_idle
 machine: one action at a time, for code that chooses what to run next
 links: what messages cost
@@ -52,7 +53,7 @@ balance: where to cut a model
     gp. balance_by_cost, balance_by_makespan, balance_by_parameters, balance_by_size, balance_by_time
     gp.balance. colocate, merged
 planning: which plan, on a stated cluster
-    gp. Accelerator, advise, Cluster, fit_costs, plan
+    gp. Accelerator, Cluster, plan, what_if
     gp.planning. costs_from_flops, lower_bound
 streams: schedules without a flush
     gp. PipeDream, staleness
@@ -64,8 +65,12 @@ drawing: charts
     gp. compare, draw, overlay, plots
     gp.drawing. draw_deadlock, draw_parts, draw_stages, to_svg
 export: schedules and timelines in and out
-    gp.export. from_json, from_torch_csv, recognize, recorded_run, recorded_where, to_csv, to_json,
-        to_megatron_layout, to_torch_csv
+    gp.export. from_json, from_torch_csv, recognize, recorded_run, recorded_where, to_csv,
+        to_deepspeed_parts, to_json, to_megatron_layout, to_torch_csv, to_torch_split,
+        to_torchgpipe_balance
+traces: real runs in, timelines for trace viewers out
+    gp. read_trace, to_chrome_trace
+    gp.traces. Recorder
 viewer: a page to see, ask and play
     gp. view
 data: a small set of images to train on
@@ -91,6 +96,7 @@ __version__ = "0.2.0"
 HOOKS = {
     "chart_of_schedule": "drawing.svg:at_unit_costs",
     "chart_of_timeline": "drawing.svg:draw",
+    "chart_of_causes": "drawing.causes:draw_causes",
     "text_of_timeline": "drawing.text:text_grid",
     "on_links": "links.links:OnLinks",
     "queues": "programs.queues:ProgramQueues",

@@ -16,6 +16,7 @@ from gpipe_sim import programs as programs
 from gpipe_sim import replicas as replicas
 from gpipe_sim import streams as streams
 from gpipe_sim import torch_backend as torch_backend
+from gpipe_sim import traces as traces
 from gpipe_sim import transformers as transformers
 from gpipe_sim import viewer as viewer
 from gpipe_sim import why as why
@@ -67,21 +68,24 @@ from gpipe_sim.memory.prediction import predict_memory as predict_memory
 from gpipe_sim.memory.recompute import recompute_plan as recompute_plan
 from gpipe_sim.memory.shape_inference import profile as profile
 from gpipe_sim.papers import formulas as formulas
-from gpipe_sim.planning.advice import advise as advise
 from gpipe_sim.planning.cluster import Cluster as Cluster
-from gpipe_sim.planning.fit_costs import fit_costs as fit_costs
 from gpipe_sim.planning.hardware import Accelerator as Accelerator
 from gpipe_sim.planning.plans import plan as plan
+from gpipe_sim.planning.what_if import what_if as what_if
 from gpipe_sim.programs.device_programs import device_programs as device_programs
 from gpipe_sim.programs.run_programs import run_programs as run_programs
 from gpipe_sim.replicas.all_reduce import all_reduce as all_reduce
 from gpipe_sim.replicas.replicate import replicate as replicate
 from gpipe_sim.streams.pipedream import PipeDream as PipeDream
 from gpipe_sim.streams.staleness import staleness as staleness
+from gpipe_sim.traces.chrome import to_chrome_trace as to_chrome_trace
+from gpipe_sim.traces.read import read_trace as read_trace
 from gpipe_sim.transformers.models import bert_large as bert_large
 from gpipe_sim.transformers.models import gpt as gpt
 from gpipe_sim.transformers.models import gpt3_175b as gpt3_175b
 from gpipe_sim.transformers.optimizers import MixedPrecision as MixedPrecision
 from gpipe_sim.viewer.view import view as view
+from gpipe_sim.why.causes import where_time_goes as where_time_goes
+from gpipe_sim.why.fit_costs import fit_costs as fit_costs
 
 __version__: str

@@ -48,6 +48,7 @@ HUGE = 10**30  #: fits no machine number
 UNPRINTABLE = 10**5000  #: Python refuses to write it out
 LONG = "x" * 100_000
 PAGE = str(Path(gettempdir()) / "misused.html")
+TRACE = str(Path(gettempdir()) / "misused.json")
 
 
 def parts() -> list[Partition]:
@@ -158,7 +159,7 @@ METHODS = (
 #: Whatever is public: a name of the package, or of a chapter.
 ROOMS = (
     *(gp, gp.core, gp.families, gp.why, gp.links, gp.programs, gp.memory, gp.transformers),
-    *(gp.replicas, gp.balance, gp.planning, gp.streams, gp.drawing, gp.export),
+    *(gp.replicas, gp.balance, gp.planning, gp.streams, gp.drawing, gp.export, gp.traces),
 )
 PUBLIC = {name: getattr(room, name) for room in ROOMS for name in room.__all__}
 #: Whatever is public and takes arguments, by its name.
@@ -230,12 +231,18 @@ OWN: dict[str, dict] = {
     "plot_efficiency": {"measured": {2: {2: 0.1}}}, "plot_losses": {"losses": {"a": [1.0]}},
     "plot_timeline": {"memory": None, "weights": None}, "remat": {"stages": [0]},
     "predict_memory": {"schedule": ENDLESS, "weights": "stashed"},
+    "read_trace": {"paths": str(Path(__file__).parent / "data" / "traces" / "dualpipev")},
     "split": {"balance": "size", "devices": None},
     "simulate": {"memory_limit": None, "message_bytes": None},
     "simulate_shared": {"profile": None, "message_bytes": 1}, "step": {"x": X},
+    "to_chrome_trace": {"path": TRACE},
     "staleness": {"schedule": ENDLESS, "weights": "stashed"},
     "train": {"schedule": ENDLESS, "weights": "stashed"},
     "train_step": {"schedule": ENDLESS, "weights": "stashed"},
+    "what_if": {
+        "run": TIMELINE, "schedule": None, "layers": [4, 4], "profile": None, "limit": 9,
+        "schedules": [gp.ZBH1]
+    },
     "view": {"a": SCHEDULE, "b": TIMELINE, "message_bytes": None, "memory_limit": 1e6, "path": PAGE},
 }  # fmt: skip
 
@@ -489,7 +496,12 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: draw_parts([X], X * NAN), "draw_parts needs every number to be finite"),
         (lambda: gp.drawing.draw_stages([]), "draw_stages needs partitions, such as split(layers, stages=4)"),
         (lambda: gp.Cluster(4, ACCELERATOR, 0), "Cluster needs memory > 0, in bytes for each device (got 0)"),
-        (lambda: gp.advise([], CLUSTER, (X, Y), gp.mse), "advise needs at least one layer"),
+        (lambda: gp.what_if(TIMELINE, layers=[4]), "what_if needs layers= for 2 stages (got [4])"),
+        (lambda: gp.what_if(TIMELINE, layers=[4, 0]), "each of layers= >= 1 (got 0)"),
+        (lambda: gp.what_if(TIMELINE, layers=[4, 10**9]), "what_if needs at most 1,000 layers"),
+        (lambda: gp.what_if(TIMELINE, layers=gp.Costs()), "costs of 2 layers or more"),
+        (lambda: gp.what_if(TIMELINE, limit=-1), "limit, for each device, to be finite and >= 0 (got -1)"),
+        (lambda: gp.what_if(gp.Costs([1, 2, 3], 1, 1), SCHEDULE), "Costs lists forward for 3 stages, but"),
         (lambda: plan(batch=(X[:0], Y[:0])), "plan needs a batch with at least one sample"),
         (lambda: plan(recompute=[]), "plan needs at least one schedule, and recompute to list"),
         (lambda: plan(schedules=[gp.PipeDream]), "compute the same gradients, and PipeDream uses older weig"),
@@ -557,7 +569,10 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.split([LINEAR], stages=1, balance="parameters", sample=X), "sample only for balance='t"),
         (lambda: gp.split([LINEAR], stages=1, sample=X), "split needs a sample only for balance='time'"),
         (lambda: cost(memory=5), "needs both sizes=, of the layers, and memory="),
-        (lambda: gp.balance_by_makespan(SCHEDULE, Takes()), "costs of layers, so it needs Costs and no subc"),
+        (
+            lambda: gp.balance_by_makespan(SCHEDULE, Takes()),
+            "so it needs Costs without a duration of its own",
+        ),
         (lambda: gp.simulate(SCHEDULE, Takes(column=[1] * 8)), "needs to give a CostColumn of 8 prices"),
         (lambda: gp.course.reveal(1, None), "reveal needs measured to be a number (got None)"),
         (lambda: gp.course.reveal(1, 2, 0.1), "reveal needs unit to be a text, such as 'units' (got 0.1)"),

@@ -58,6 +58,7 @@ CLAIMS = [
     "46 plans for the same model and devices: one takes 2.2 times as long as another",
     "GPipe leaves 3/11 of the device time unused",
     "Push every row to the left: the waiting is one block, (K−1)(F+B) long",
+    "Layers were moved: the step is 66 ms shorter, its unequal stages cost 64 less",
     "A digit: its 8 rows are 8 places",
     "Head 0 looks most at place 4",
     "Head 1 looks most at place 3",

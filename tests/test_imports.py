@@ -207,6 +207,7 @@ def run_in(copy: Path, *arguments: str, told: str = "") -> subprocess.CompletedP
 USES = {
     "chart_of_schedule": "OneFOneB(2, 2)._repr_html_()",
     "chart_of_timeline": "simulate(OneFOneB(2, 2))._repr_html_()",
+    "chart_of_causes": "gp.where_time_goes(simulate(OneFOneB(2, 2)))._repr_html_()",
     "text_of_timeline": "str(simulate(OneFOneB(2, 2)))",
     "on_links": "simulate(OneFOneB(1, 2), links={})",
     "queues": "check(GPipe(2, 2), sends='blocking')",

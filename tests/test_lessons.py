@@ -35,8 +35,8 @@ def prose(path: Path) -> str:
     return "\n\n".join("".join(cell["source"]) for cell in cells(path, "markdown"))
 
 
-def test_the_course_has_lessons_01_to_20_A_and_B():
-    assert [number(path) for path in NOTEBOOKS] == [*(f"{n:02d}" for n in range(1, 21)), "A", "B"]
+def test_the_course_has_lessons_01_to_21_A_and_B():
+    assert [number(path) for path in NOTEBOOKS] == [*(f"{n:02d}" for n in range(1, 22)), "A", "B"]
 
 
 @each_lesson

@@ -105,7 +105,7 @@ def may_be(kind, value, name: str) -> bool:
 def contents(given: dict) -> list[bytes]:
     """The numbers that a call could change: batches, weights, and what an optimizer remembers."""
     models = [part.parameters for part in given.get("partitions", ())]
-    models += [layer.parameters for layer in given.get("layers", ())]
+    models += [getattr(layer, "parameters", {}) for layer in given.get("layers", ())]  # or how many
     return [array.tobytes() for array in gp.core.roots([list(given.values()), models])]
 
 

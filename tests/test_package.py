@@ -119,7 +119,7 @@ def test_the_wheel_has_the_package_the_lessons_and_their_pictures_and_no_tests(b
         if path.is_file() and "__pycache__" not in path.parts
     }
     lessons = {f"gpipe_sim/notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert package | lessons <= names and len(lessons) == 22
+    assert package | lessons <= names and len(lessons) == 23
     rest = names - package - lessons
     assert all(
         re.match(r"gpipe_sim/figures/(\w+\.png|view\.html)$|gpipe_sim-[\d.]+\.dist-info/", name)

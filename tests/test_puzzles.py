@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 import gpipe_sim as gp
 from gpipe_sim.core import Action, looped
 from gpipe_sim.errors import ScheduleError
-from gpipe_sim.families import v_shaped
+from gpipe_sim.families import SCHEDULES, v_shaped
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.memory import greedy
 from gpipe_sim.memory.greedy import Room
 from gpipe_sim.viewer.puzzles import Bound, Puzzle, from_record, puzzles
+from gpipe_sim.viewer.tables import about
 from prove.answer import FILE, SHOWN, answered, as_text
 from prove.bound import simple_bound
 
@@ -55,10 +56,54 @@ DEFEATED = [
 def made(placement, microbatches, kinds="FB", room=None, **costs) -> Puzzle:
     """A puzzle that is nowhere shipped, and has no answer yet."""
     costs = gp.Costs(**costs)
-    return Puzzle("made", "", "", placement, microbatches, kinds, costs, room, 0, (), Bound(0, ""), 0)
+    return Puzzle("made", "", "", "", placement, microbatches, kinds, costs, room, 0, (), Bound(0, ""), 0)
 
 
 # What is shipped
+
+NAMES = {about(family)["name"]: family for family in SCHEDULES} | {"Interleaved 1F1B": gp.Interleaved1F1B}
+#: A family and what is said of it, up to the next one.
+SAID = re.compile("({0})((?:(?!{0})[^.;])*)".format("|".join(sorted(NAMES, key=len, reverse=True))))
+
+
+def test_what_was_learnt_is_so():
+    checked = 0
+    for puzzle in ALL:
+        assert 40 <= len(puzzle.learnt) <= 190 and puzzle.learnt.endswith(".")
+        for name, said in SAID.findall(puzzle.learnt):
+            order = NAMES[name](puzzle.devices, puzzle.microbatches)
+            assert order.placement == puzzle.placement
+            took, peaks = gp.simulate(order, puzzle.costs).makespan, gp.peak_in_flight(order)
+            if "does this" in said or " too" in said or "takes that" in said:
+                assert took == puzzle.par or (took == 33 and puzzle.name == "put-off")
+                fits = all(peak <= room for peak, room in zip(peaks, puzzle.limits, strict=True))
+                assert fits or "does this" not in said, puzzle.name
+                checked += 1
+            if takes := re.search(r"takes? (\d+)", said):
+                assert took == int(takes[1]), puzzle.name
+                checked += 1
+            if holds := re.search(r"holds (up to )?([\d, and]*\d)( on device 0)?", said):
+                counts = tuple(map(int, re.findall(r"\d+", holds[2])))
+                assert (peaks if counts[1:] else (peaks[0] if holds[3] else max(peaks),)) == counts, (
+                    puzzle.name
+                )
+                assert "every" not in said or len({*peaks}) == 1
+                checked += 1
+        if works := re.search(r"Device (\d) works (\d+) of these (\d+)", puzzle.learnt, re.IGNORECASE):
+            row = puzzle.timed(puzzle.schedule()).rows[int(works[1])]
+            assert (sum(span.end - span.start for span in row), puzzle.par) == (int(works[2]), int(works[3]))
+            checked += 1
+    assert checked >= 50
+
+
+def test_what_no_order_is_below_where_stages_or_backwards_are_whole():
+    wholes = {
+        "two-passes": made(looped(2, 2), 3, forward=2),
+        "two-halves": made(looped(3, 3), 4),
+        "put-off": made(looped(4, 4), 8),
+    }
+    for name, puzzle in wholes.items():
+        assert f"no order takes less than {simple_bound(puzzle).value}" in puzzles()[name].learnt
 
 
 def test_there_are_puzzles_of_every_kind_from_easy_to_hard():

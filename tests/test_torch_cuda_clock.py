@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from gpipe_sim.core import F  # noqa: E402
 from gpipe_sim.core.actions import Kind  # noqa: E402
-from gpipe_sim.torch_backend.timeline import Recorder  # noqa: E402
+from gpipe_sim.torch_backend.timeline import notes_on  # noqa: E402
 
 
 class Gpu:
@@ -50,22 +50,22 @@ def gpu(monkeypatch) -> Gpu:
 
 
 def test_an_action_on_a_gpu_is_timed_by_its_events_and_placed_on_the_machines_clock(gpu):
-    recorder, before = Recorder(torch.device("cuda", 0)), time.perf_counter()
-    recorder.begin()
-    began = recorder.began
+    notes, before = notes_on(torch.device("cuda", 0)), time.perf_counter()
+    notes.begin()
+    began = notes.began
     gpu.milliseconds += 5
-    with recorder.action(Kind.F, 0, 3):
+    with notes.action(Kind.F, 0, 3):
         gpu.milliseconds += 40
     assert before <= began <= time.perf_counter()
-    assert recorder.spans() == [(F(0, 3), pytest.approx(began + 0.005), pytest.approx(began + 0.045))]
+    assert notes.spans() == [(F(0, 3), pytest.approx(began + 0.005), pytest.approx(began + 0.045))]
 
 
 def test_the_loss_prolongs_the_forward_before_it(gpu):
-    recorder = Recorder(torch.device("cuda", 0))
-    recorder.begin()
-    with recorder.action(Kind.F, 3, 0):
+    notes = notes_on(torch.device("cuda", 0))
+    notes.begin()
+    with notes.action(Kind.F, 3, 0):
         gpu.milliseconds += 1
     gpu.milliseconds += 2
-    recorder.extend()
-    ((_, start, end),) = recorder.spans()
+    notes.extend()
+    ((_, start, end),) = notes.spans()
     assert end - start == pytest.approx(0.003)

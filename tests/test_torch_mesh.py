@@ -25,7 +25,7 @@ import gpipe_sim as gp  # noqa: E402
 from gpipe_sim.core import needs  # noqa: E402
 from gpipe_sim.errors import ScheduleError  # noqa: E402
 from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
-from gpipe_sim.torch_backend.timeline import clocks  # noqa: E402
+from gpipe_sim.traces.process_clocks import clocks  # noqa: E402
 
 SCHEDULES = {repr(schedule): schedule for schedule in runnable([(2, 4)])}
 SCHEDULES |= {"recomputed": gp.remat(gp.ZBV(2, 4), "except_last")}

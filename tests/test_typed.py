@@ -9,7 +9,7 @@ FAULTS = {
     "gp.course.lesson_04.clock(None)": 'has no attribute "clock"',
     "gp.GPipe(4, microbatch=8)": 'Unexpected keyword argument "microbatch" for "GPipe"',
     "gp.simulate('1F1B')": '"simulate" has incompatible type "str"; expected "Schedule"',
-    "gp.draw(step)": '"draw" has incompatible type "StepResult"; expected "Timeline"',
+    "gp.draw(step)": '"draw" has incompatible type "StepResult"; expected "Timeline | Causes"',
     "gp.simulate(schedule).makespam": '"Timeline" has no attribute "makespam"',
     "step.memory[0].peek()": '"MemoryTrace" has no attribute "peek"',
 }

@@ -1,13 +1,13 @@
 // The empty board: one picks the next action of a device, and what cannot go says why. `Board` is the game without a
-// page, `mountBoard` shows it. A puzzle is a record of puzzles.json, or what `freePuzzle` makes of a reader's choice.
+// page, `mountBoard` shows it. A puzzle is a record of puzzles.json, or what `freePuzzle` makes of a choice.
 
 import { TABLES } from "./tables.js";
-import { KINDS, countTo, durationsOf, lower, simulate } from "./clock.js";
+import { KINDS, countTo, durationsOf, lower, must, simulate } from "./clock.js";
 import { number, why } from "./why.js";
 import { roundAbove } from "./paint.js";
 import { UNIT, orderFrom, percent } from "./runs.js";
 
-const FREE = { name: "free", title: "A board of your own", idea: "Nobody has proven its par.", facts: "", par: null };
+const FREE = { name: "free", title: "A board of your own", idea: "Nobody has proven its par.", par: null };
 const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
 const textsOf = (actions) => actions.map(({ text }) => text).join(" ");
 const workOf = (actions) => sumOf(actions.map(({ takes }) => takes));
@@ -16,6 +16,7 @@ const workOf = (actions) => sumOf(actions.map(({ takes }) => takes));
 export class Board {
   find = (kind, stage, microbatch = 0) => this.byText.get(stage + kind + microbatch);
   isLeft = (action) => !this.placed.has(action);
+  fits = ({ home, holds }, { room } = this.puzzle) => !room || holds <= 0 || this.held[home] + holds <= room[home];
   needsOf = ({ needs }) => needs.map((need) => this.actions[need]);
   missing = (action) => this.needsOf(action).filter(this.isLeft);
 
@@ -75,22 +76,17 @@ export class Board {
   refusal(action) {
     const { text, kind, home } = action;
     if (this.placed.has(action)) return `${text} stands 2 times; it must run once`;
-    const reasons = this.missing(action).map((need) => need.home === home
-      ? `${text} stands before ${need.text} on device ${home}, but ${TABLES.reasons[kind + need.kind]}`
-      : `device ${home} is stuck at ${text}: it needs ${need.text} (queued on device ${need.home})`);
-    return [...reasons, ...(this.fits(action) ? [] : [this.noRoom(home)])].join("; ");
+    const where = (need) => (need.home === home ? "" : `, on device ${need.home}`);
+    const reasons = this.missing(action).map((need) =>
+      `${text} needs ${need.text} first${where(need)}: it ${TABLES.reasons[kind + need.kind]}`);
+    return [...reasons, ...(this.fits(action) ? [] : [this.noRoom(action)])].join("; ");
   }
 
-  fits({ home, holds }) {
-    const { room } = this.puzzle;
-    return !room || holds <= 0 || this.held[home] + holds <= room[home];
-  }
-
-  noRoom(device) {
-    const { room, kinds } = this.puzzle, frees = ({ stage, microbatch }) => this.find(kinds.at(-1), stage, microbatch);
+  noRoom({ text, home: device }) {
+    const { kinds } = this.puzzle, frees = ({ stage, microbatch }) => this.find(kinds.at(-1), stage, microbatch);
     const kept = this.rows[device].filter((each) => each.kind === "F" && this.isLeft(frees(each)));
     const first = `${kept.length > 1 ? "one of " : ""}${textsOf(kept.map(frees))} has to come first`;
-    return `device ${device} may hold ${room[device]} stage-activations, and holds those of ${textsOf(kept)}: ${first}`;
+    return `${text} has no room: device ${device} holds ${textsOf(kept)}, as many as it may, so ${first}`;
   }
 
   /** Of each stage and kind that a device has left, the actions, lowest microbatch first. */
@@ -119,7 +115,7 @@ export class Board {
   read(text) {
     return text.split(/\s+/).filter(Boolean).map((word) => {
       if (this.byText.has(word)) return this.byText.get(word);
-      throw new Error(`"${word.slice(0, 20)}" is no action of this board, such as 0F0`);
+      throw new Error(`there is no "${word.slice(0, 20)}" on this board; type actions such as 0F0`);
     });
   }
 
@@ -189,9 +185,7 @@ export class Board {
   }
 
   /** Par, or where there is none, what no order is below. */
-  get goal() {
-    return this.puzzle.par ?? Math.max(...this.bounds.map(({ value }) => value));
-  }
+  get goal() { return this.puzzle.par ?? Math.max(...this.bounds.map(({ value }) => value)); }
 
   /** How much more than that it takes; a last digit of doubles is nothing. */
   get over() {
@@ -199,48 +193,63 @@ export class Board {
     return Math.abs(over) > 1e-9 * this.goal ? over : 0;
   }
 
-  /** The longest wait that can be shorter, if possible where a device has least to spare, and what can go sooner. */
-  get lost() {
-    if (!this.finished || this.over <= 0) return null;
-    const { times, bounds, rows, needsOf, puzzle: { room, costs: { comm } } } = this;
-    const startOf = (action) => times.get(action).start, endOf = (action) => times.get(action)?.end ?? 0;
-    const comes = (action) => needsOf(action).map((need) => endOf(need) + (need.home === action.home ? 0 : comm));
-    const held = (row) => row.map((_, i) => sumOf(row.slice(0, i).map(({ holds }) => holds)));
-    const fits = (action, i, row) => !room || action.holds <= 0
-      || Math.max(...held(row).slice(i, row.indexOf(action))) < room[action.home];
-    const canGo = (each, i, until, row) => Math.max(endOf(row[i - 1]), ...comes(each)) < until && fits(each, i, row);
-    const isQueued = (need, row) => canGo(need, row.indexOf(need) - 1, startOf(need), row);
-    const sooner = (action, i, row) => row.slice(i + 1).find((each) => canGo(each, i, startOf(action), row))
-      ?? needsOf(action).find((need) => need.home !== action.home && isQueued(need, rows[need.home]));
-    const waits = bounds.flatMap(({ device, head, value }) => rows[device].map((action, i, row) => {
-      const start = endOf(row[i - 1]), end = startOf(action), long = end - Math.max(start, head);
-      return { device, start, end, long, value, sooner: long > 0 && sooner(action, i, row) };
-    }));
-    const [worst] = waits.filter((each) => each.sooner).sort((a, b) => b.value - a.value || b.long - a.long);
-    return worst ? { ...worst, sentence: why(this.timeline, worst.device, worst.start).sentence } : null;
+  /** A finished board with one action a little sooner, or later for what is ready before it: all that can run. */
+  * moves() {
+    const { rows, times, puzzle: { room, costs } } = this;
+    const there = (action) => (need) => times.get(need).end + (need.home === action.home ? 0 : costs.comm);
+    const isReady = (action, time) => this.needsOf(action).every((need) => there(action)(need) < time);
+    for (const row of rows) for (const [i, moved] of row.entries()) for (const to of row.keys()) {
+      const sooner = to < i, next = row[i + 1], held = [0], again = row.toSpliced(i, 1).toSpliced(to, 0, moved);
+      const helps = sooner ? isReady(moved, times.get(row[to]).end) : next && isReady(next, times.get(next).start);
+      for (const { holds } of again) held.push(held.at(-1) + holds);
+      if (to === i || Math.abs(to - i) > 8 || !helps || (room && Math.max(...held) > room[moved.home])) continue;
+      const others = rows.map((each) => (each === row ? again : each));
+      const { makespan, start, stuck } = simulate(lower(orderFrom(this.record(others))), costs);
+      const starts = new Map(others.flat().map((action, e) => [action, start[e]]));
+      if (!stuck.size) yield { moved, to, goes: sooner ? "sooner" : "later", makespan, sum: sumOf([...start]), starts };
+    }
   }
 
-  /** The share of device time in which nobody works: so far, or at the goal; and the most held, where room is least. */
+  /** Where par was missed, the wait that becomes shorter by the best of such moves; null if none helps. */
+  get lost() {
+    if (!this.finished || this.over <= 0) return null;
+    const { times, rows, timeline: { makespan, start } } = this, now = { makespan, sum: sumOf([...start]) };
+    const better = (a, b) => a.makespan - b.makespan || a.sum - b.sum, endOf = (action) => times.get(action)?.end ?? 0;
+    const [best] = [...this.moves()].filter((each) => better(each, now) < -1e-9).sort(better);
+    const waitOf = (action, i, row) => ({ device: action.home, start: endOf(row[i - 1]), end: times.get(action).start,
+      gain: times.get(action).start - best.starts.get(action) });
+    const isWait = (each) => each.end > each.start, shorter = (a, b) => b.gain - a.gain;
+    const [wait] = best ? rows.flatMap((row) => row.map(waitOf)).filter(isWait).sort(shorter) : [];
+    return wait?.gain > 0 ? { ...best, ...wait, sentence: why(this.timeline, wait.device, wait.start).sentence } : null;
+  }
+
+  /**
+   * The share of device time in which nobody works: at the goal, and of this order, or until it is whole what it has
+   * of that already; and the most that a device holds, where room is least.
+   */
   get score() {
-    const { sequence, actions, rows, peaks, timeline: { makespan }, goal, puzzle: { room, placement } } = this;
-    const bubble = (work, until) => (until ? 1 - workOf(work) / (rows.length * until) : 0);
-    const limits = room ?? placement.map((stages) => stages.length * this.puzzle.microbatches);
+    const { sequence, actions, rows, peaks, times, timeline: { makespan }, finished, goal } = this;
+    const { room, placement, microbatches } = this.puzzle, until = (row) => times.get(row.at(-1))?.end ?? 0;
+    const limits = room ?? placement.map((stages) => stages.length * microbatches);
     const [k] = countTo(rows.length).sort((a, b) => peaks[b] / limits[b] - peaks[a] / limits[a]);
-    return { bubble: bubble(sequence, makespan), atGoal: bubble(actions, goal), held: peaks[k], limit: limits[k] };
+    const spent = finished ? rows.length * makespan : sumOf(rows.map(until));
+    const bubble = (spent - workOf(sequence)) / (rows.length * (finished ? makespan : goal));
+    return { bubble, atGoal: 1 - workOf(actions) / (rows.length * goal), held: peaks[k], limit: limits[k], fullest: k };
   }
 
   /** What is to be said of a board that is finished, or on which nothing can go; else "". */
   get standing() {
-    const { over, lost, puzzle: { par, gap } } = this, takes = `It takes ${number(this.timeline.makespan)}`;
+    const { over, lost, puzzle: { par, gap, learnt } } = this, takes = `It takes ${number(this.timeline.makespan)}`;
     if (!this.finished) {
       const says = this.rows.flatMap((_, device) => this.candidates(device)).map((each) => this.refusal(each));
       return says.includes("") ? "" : `Nothing can go any more, so undo: ${says.join("; ")}.`;
     }
-    const { sentence, sooner } = lost ?? {}, goal = par === null ? "the bound" : "par";
-    const hint = lost ? ` A wait that can be shorter: ${sentence}; ${sooner.text} could go sooner.` : "";
+    const { sentence, moved, goes } = lost ?? {}, goal = par === null ? "the bound" : "par";
+    const hint = lost ? ` A wait that costs time: ${sentence}; ${moved.text} could go ${goes}.`
+      : " To move one action a little does not help.";
     if (over > 0) return `${takes}, ${number(over)} more than ${goal}.${hint}`;
     if (over < 0) return `${takes}, less than par: nobody had found that.`;
-    return `${takes}: ${goal}, and ${gap ? "nobody knows whether an" : "no"} order takes less.`;
+    return `${takes}: ${goal}, and ${gap ? "nobody knows whether an" : "no"} order takes less. ${learnt ?? ""}`.trim();
   }
 
   /** The rows as the library writes and reads them. */
@@ -255,7 +264,7 @@ export class Board {
 /** A board with these rows, such as ["0F0 0B0"], on it; Error if legal picks cannot make them. */
 export function boardOf(puzzle, rows) {
   const board = new Board(puzzle), lists = rows.map((row) => board.read(row)), devices = puzzle.placement.length;
-  if (rows.length !== devices) throw new Error(`there are ${devices} devices, not ${rows.length}`);
+  must(rows.length === devices, `there are ${devices} devices, not ${rows.length}`);
   const [stray] = lists.flatMap((row, k) => row.filter(({ home }) => home !== k));
   if (stray) throw new Error(`${stray.text} belongs to device ${stray.home}`);
   board.place(...lists);
@@ -265,7 +274,7 @@ export function boardOf(puzzle, rows) {
 /** The board of a saved state {puzzle: a name or "free", choice, rows}; Error in words if it is none. */
 export function savedBoard({ puzzle: name, choice, rows }, puzzles) {
   const named = puzzles.find((each) => each.name === name);
-  if (!named && name !== "free") throw new Error(`there is no puzzle "${String(name).slice(0, 40)}"`);
+  must(named || name === "free", `there is no puzzle "${String(name).slice(0, 40)}"`);
   const puzzle = named ?? freePuzzle(choice ?? {});
   return boardOf(puzzle, rows ?? puzzle.placement.map(() => ""));
 }
@@ -275,9 +284,7 @@ export function freePuzzle(choice) {
   const plain = (word) => (/^\d{1,6}(\.\d{1,6})?$/.test(word) ? Number(word) : NaN);
   const read = (name) => String(choice[name] ?? "").split(/[\s,]+/).filter(Boolean).map(plain);
   const [[K], [M], limits, times] = ["devices", "microbatches", "room", "costs"].map(read), { stages, kinds } = choice;
-  const needs = (right, says) => {
-    if (!right) throw new Error(`a board needs ${says}`);
-  };
+  const needs = (right, says) => must(right, `a board needs ${says}`);
   needs(countTo(8).includes(K - 1), "1 to 8 devices");
   needs(countTo(16).includes(M - 1), "1 to 16 microbatches");
   needs(["1", "2", "V"].includes(stages) && ["FB", "FIW"].includes(kinds), "stages 1, 2 or V, and kinds FB or FIW");
@@ -304,8 +311,8 @@ export function mountBoard(container, { puzzles, load, make }) {
   const does = {
     u: () => board.turn(-1),
     r: () => board.turn(1),
-    n: () => `Forced: ${textsOf(board.step()) || "nothing, you choose"}.`,
-    p: () => `Each row again, with the next microbatches: ${board.stamp()} more placed.`,
+    n: () => (board.finished ? "" : `Forced: ${textsOf(board.step()) || "nothing, you choose"}.`),
+    p: () => `Each row again, with the next microbatches: ${board.stamp() || "nothing"} more placed.`,
     o: () => board.change([]),
   };
 
@@ -314,9 +321,11 @@ export function mountBoard(container, { puzzles, load, make }) {
     board = savedBoard({ ...saved, choice: saved.choice ?? Object.fromEntries(new FormData(own)) }, puzzles);
   }
 
+  /** Place what is typed; what cannot go stays there. */
   function placeTyped() {
-    board.place(board.read(words.value));
-    words.value = "";
+    attempt(() => board.place(board.read(words.value)));
+    words.value = words.value.split(/\s+/).filter((word) => board.isLeft(board.byText.get(word))).join(" ");
+    return false; // the form itself goes nowhere
   }
 
   /** Do something, and show what came of it, or why it cannot be. */
@@ -362,7 +371,7 @@ export function mountBoard(container, { puzzles, load, make }) {
   function choiceOf(action) {
     const refusal = board.refusal(action), { wait, holds, ...runs } = refusal ? {} : board.preview(action);
     const { text, kind, home } = action, waits = wait ? `, after a wait of ${number(wait)}` : "";
-    const ariaLabel = `${text}: ${refusal || `${span(runs)}${waits}; then device ${home} holds ${holds}`}`;
+    const ariaLabel = refusal || `${text}: ${span(runs)}${waits}; then device ${home} holds ${holds}`;
     const onclick = () => refusal || attempt(() => board.place([action])); // what is refused has said why
     const traits = { type: "button", style: colourOf(kind), ariaLabel, ariaDisabled: Boolean(refusal), onclick };
     const button = make("button", traits, text);
@@ -385,7 +394,8 @@ export function mountBoard(container, { puzzles, load, make }) {
   }
 
   function draw(says) {
-    const { puzzle, goal, lost, finished, score: { bubble, atGoal, held, limit }, timeline: { makespan } } = board;
+    const { puzzle, goal, lost, finished, actions, timeline: { makespan } } = board;
+    const { bubble, atGoal, held, limit, fullest } = board.score, known = actions.findLast(({ kind }) => kind === "F");
     const name = `${puzzle.par === null ? "bound" : "par"} ${number(goal)}`, step = roundAbove(until() / 8);
     const had = [lanes, find("done")].some((each) => each.contains(document.activeElement));
     const k = [...lanes.children].findIndex((row) => row.contains(document.activeElement));
@@ -394,12 +404,15 @@ export function mountBoard(container, { puzzles, load, make }) {
     lanes.replaceChildren(head, ...board.rows.map(deviceLine), lineOf("time", ticks, "", `0 to ${number(until())}`));
     if (lost) lanes.children[lost.device + 1].querySelector(".board-lane").append(box("lost", lost));
     [choose.value, own.hidden] = [puzzle.name, puzzle.name !== "free"];
-    find("idea").textContent = `${puzzle.idea} ${puzzle.facts}`;
+    find("idea").textContent = [puzzle.idea, puzzle.facts].join(" ");
+    hint.textContent = "";
     find("say").textContent = [says, board.standing].filter(Boolean).join(" ");
     find("legend").replaceChildren(...[...puzzle.kinds].map((kind) => make("span", { className: "board-key" },
-      make("i", { className: `board-box ${kind}`, style: colourOf(kind) }), `${kind} ${TABLES.meanings[kind]}`)));
-    const bars = [[finished ? "waiting" : "waiting so far", bubble, atGoal, percent(bubble)]];
-    bars.push(["most held", held / limit, 1, `${held} of ${limit}`], ["time", makespan / goal, 1, number(makespan)]);
+      make("i", { className: `board-box ${kind}`, style: colourOf(kind) }), `${kind} ${TABLES.meanings[kind]}`)),
+      `${known.text} is stage ${known.stage}, forward, microbatch ${known.microbatch}.`);
+    const bars = [["waiting", bubble, atGoal, percent(bubble)]];
+    bars.push([`device ${fullest} at most`, held / limit, 1, `${held} of ${limit}`]);
+    bars.push(["time", makespan / goal, 1, number(makespan)]);
     find("score").replaceChildren(...bars.map(barOf));
     find("done").replaceChildren(...(finished ? ending() : []));
     const canGo = (each) => each?.querySelector("button:not([aria-disabled=true])");
@@ -420,8 +433,8 @@ export function mountBoard(container, { puzzles, load, make }) {
   }
 
   choose.append(...[...puzzles, FREE].map(({ name, title }) => make("option", { value: name }, title)));
-  own.onsubmit = () => attempt(begin) ?? false; // the form itself goes nowhere
-  tools.onsubmit = () => attempt(placeTyped) ?? false;
+  own.onsubmit = () => attempt(begin) ?? false;
+  tools.onsubmit = placeTyped;
   choose.onchange = () => attempt(begin);
   for (const button of tools.querySelectorAll("[type=button]")) button.onclick = () => attempt(does[button.value]);
   for (const event of ["pointerover", "focusin", "pointerleave"]) lanes.addEventListener(event, look);

@@ -5,6 +5,11 @@
 
 import { TABLES } from "./tables.js";
 
+/** Throws the sentence unless something is fine. */
+export function must(fine, sentence) {
+  if (!fine) throw new Error(sentence);
+}
+
 /** So many whole numbers. */
 export const countTo = (count, from = 0) => Array.from({ length: count }, (_, i) => from + i);
 /** The places that a column of beginnings gives to its item i. */

@@ -83,7 +83,8 @@ export function controlsOf(page, changed) {
   const stages = () => Math.max(...page.charts.map(({ run }) => run?.program.stages ?? 1));
   const oneOf = (what, count) => countTo(count).map((each) => [each, `${what} ${each}`]);
   return [
-    family(0), family(1), size("K", "devices", plain), size("V", "stages_per_device", looped),
+    family(0), family(1), size("K", "devices", plain),
+    { ...size("V", "stages_per_device", looped), now: () => Math.ceil(stages() / page.size.devices) },
     size("M", "microbatches", plain), size("typed", "microbatches", plain),
     {
       id: "recompute", of: plain, now: () => plain()[0]?.record.schedule.recompute ?? "never",

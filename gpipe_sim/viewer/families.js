@@ -187,27 +187,17 @@ export function orderOf(family, { devices, microbatches, ...given }) {
   for (const [option, usual] of Object.entries(options)) size[option] = given[option] ?? usual ?? devices;
   insistOnSize(family, { stages_per_device, ...size });
   const placement = placed(size), rows = placement.map(rowsOf(size, placement));
-  const said = Object.entries(size).filter(([, value]) => value !== options.drain); // nobody says "reversed"
-  const repr = said.map(([each, value]) => `${each}=${each === "drain" ? `'${value}'` : value}`).join(", ");
-  return { name, family, options: size, placement, microbatches, rows, repr: `${family}(${repr})` };
+  return { name, family, options: size, placement, microbatches, rows };
 }
 
-/** How the library writes a schedule, as its sentences begin with it. */
-export const reprOf = ({ repr, rows, microbatches }) =>
-  repr ?? `Explicit(devices=${rows.length}, microbatches=${microbatches})`;
-
-/** An order with an R before each backward that recomputes, as gp.remat; `only` lists stages, null is all of them. */
-export function withRecompute(order, mode, only = null) {
-  const last = Math.max(...order.placement.flat()), stages = only && [...new Set(only)].sort((a, b) => a - b);
-  const most = stages?.at(-1) ?? 0, again = order.rows.flat().some(([, kind]) => kind === R);
+/** A family's order with an R before each backward that recomputes, as gp.remat. */
+export function withRecompute(order, mode) {
   insistOn("remat", oneOf(TABLES.modes, "mode", mode));
-  insistOn(reprOf(order), [!again, "recomputes already"], [most <= last, `has stages 0 to ${last} (got ${most})`]);
-  if (mode === "never" || stages?.length === 0) return order;
+  if (mode === "never") return order;
   const entered = (row) => row.findLast(([stage, kind]) => stage === 0 && kind === F)?.[2];
   const kept = new Set(mode === "always" ? [] : order.rows.map(entered)); // one a direction
-  const chosen = ([stage, kind, m]) => (kind === B || kind === I) && !kept.has(m) && (stages?.includes(stage) ?? true);
+  const chosen = ([, kind, m]) => (kind === B || kind === I) && !kept.has(m);
   const restored = (entry) => [entry.slice(0, 3), entry.slice(3)].filter(chosen).map(([stage, , m]) => [stage, R, m]);
   const rows = order.rows.map((row) => row.flatMap((entry) => [...restored(entry), entry]));
-  const repr = `remat(${reprOf(order)}, '${mode}'${stages ? `, stages=[${stages.join(", ")}]` : ""})`;
-  return { ...order, family: null, name: `${order.name} with recompute`, rows, repr };
+  return { ...order, family: null, name: `${order.name} with recompute`, rows };
 }

@@ -1,15 +1,11 @@
 // What `window.pipeline.load` takes: the library's JSON of a schedule, costs or a timeline, a list of these, or the
 // whole state of a page. Everything is looked at before anything changes, and refused in words.
 
-import { U, writeEntry } from "./clock.js";
+import { U, must, writeEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
 import { OF_DEVICES, UNIT, entriesOf, orderFrom } from "./runs.js";
 
 const LOADABLE = 1e6, PLAIN = { costs: UNIT, links: null, message_bytes: null, sizes: null, limit: null, times: null };
-
-function must(fine, sentence) {
-  if (!fine) throw new Error(sentence);
-}
 
 const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
@@ -105,12 +101,14 @@ function checkedRows(schedule) {
 }
 
 function checkedTimes({ schedule: { rows }, times }) {
-  const { sent = null, arrived = null, collectives = [], took_turns } = times, size = rows.flatMap(entriesOf).length;
+  const { sent = null, arrived = null, collectives = [], notes = [], took_turns } = times;
+  const size = rows.flatMap(entriesOf).length;
   const [start, end] = [column(times.start, "start", size), column(times.end, "end", size)];
   must(start.every((from, i) => from <= end[i]), "an action ends before it starts");
   must(sent?.length === arrived?.length, "times need both sent and arrived, or neither");
-  must(isListOf(collectives, (c) => isListOf(c?.devices, (d) => isCount(d) && d in rows)), "collectives need devices");
+  must(isListOf(collectives, (c) => isListOf(c?.devices, (d) => isCount(d) && d in rows)) && isListOf(notes, isText),
+    "collectives need devices, and notes are texts");
   const timed = (each) => ({ ...each, start: double(each.start, "start"), end: double(each.end, "end") });
   return { start, end, sent: sent && column(sent, "sent"), arrived: arrived && column(arrived, "arrived"),
-    collectives: collectives.map(timed), took_turns: took_turns === true };
+    collectives: collectives.map(timed), notes, took_turns: took_turns === true };
 }

@@ -4,7 +4,7 @@
 // clock makes of it, the sentence that refuses it, and where it is drawn.
 
 import { TABLES } from "./tables.js";
-import { B, I, KINDS, R, W, within, writeEntry } from "./clock.js";
+import { B, I, KINDS, R, within, writeEntry } from "./clock.js";
 import { FAMILIES } from "./families.js";
 import { criticalPath, number } from "./why.js";
 import { heldAt, whyNoBytes } from "./memory.js";
@@ -93,7 +93,6 @@ function wantedOf({ program: { messages }, timeline }) {
 }
 
 const counted = (count, what, more) => `${number(count)} ${what}${count === 1 ? "" : more}`;
-const heldWords = (run) => (run.bytes ? run.heldText(run.most) : counted(run.most, "microbatch", "es"));
 const sizeOf = ({ program: { devices, microbatches } }) =>
   `${counted(devices, "device", "s")}, ${counted(microbatches, "microbatch", "es")}`;
 
@@ -103,10 +102,11 @@ function drawCaption({ record: { schedule, times }, run, refused, panel }) {
   panel.says.textContent = says ?? "";
   panel.box.classList.toggle("gone", !run);
   if (!run) return panel.facts.replaceChildren(make("p", { className: "refused" }, refused));
-  const { makespan } = run.timeline, [held, ...words] = heldWords(run).split(" ");
+  const { peaks, most, bytes, heldText, timeline: { makespan } } = run, each = peaks.length <= 8;
   panel.facts.replaceChildren(
     fact("span", number(makespan), "long"), fact("span", number(makespan / run.program.microbatches), "per microbatch"),
-    fact("span", percent(run.waiting), "waiting"), fact("span", held, `${words.join(" ")} held at most`),
+    fact("span", percent(run.waiting), "waiting"), fact("span", (each ? peaks : [most]).map(heldText).join(", "),
+      `${bytes ? "" : "microbatches "}held at most${each ? ", by device" : ""}`),
   );
   if (times) panel.facts.append(make("span", {}, "These times are given: costs do not move them."));
   if (panel.coarse) panel.facts.append(make("span", {}, "Heights are shares of time."));
@@ -114,13 +114,13 @@ function drawCaption({ record: { schedule, times }, run, refused, panel }) {
 }
 
 function drawLegend(runs) {
-  const has = (k) => runs.some((run) => run.program.there.has(k)), whole = has(I) || has(W) ? ": I and W in one" : "";
+  const has = (k) => runs.some((run) => run.program.there.has(k)), both = has(B) && has(I);
   const bytes = runs.flatMap((run) => run.bytes ?? []), holds = (name) => (of) => of.bytes[name].some(Boolean);
   const later = runs.some(({ program }) => program.stages > program.devices);
   const together = new Set(runs.flatMap(({ timeline }) => timeline.collectives.map(({ what }) => what)));
   const looks = [
-    ...[...KINDS].map((kind, k) => [has(k) || (k === B && whole), TABLES.kinds[kind],
-      `${kind} ${TABLES.meanings[kind]}${k === B ? whole : ""}`]),
+    ...[...KINDS].map((kind, k) => [has(k) && !(k === I && both), TABLES.kinds[kind],
+      `${kind} ${TABLES.meanings[kind]}${k === B && both ? ", and I, the first half of a split one" : ""}`]),
     [later, { ...TABLES.kinds.F, shade: TABLES.later / 2 }, TABLES.later_stage],
     [true, { colour: TABLES.colours.lane[0] }, "waiting"],
     ...[...together].map((what) => [true, { colour: TABLES.collective }, what]),
@@ -182,7 +182,7 @@ function tell(aloud) {
 
 const summary = ({ run, refused }) => (run ? [
   `${run.name} takes ${number(run.timeline.makespan)}`, `its devices wait ${percent(run.waiting)} of the time`,
-  `and each holds at most ${heldWords(run)}`].join(", ") : refused);
+  `and each holds at most ${run.bytes ? run.heldText(run.most) : `${run.most} microbatches`}`].join(", ") : refused);
 
 function ask(place, kept, at = place?.[2] ?? page.at) {
   Object.assign(page, { ask: place, kept, hover: null, at });
@@ -319,14 +319,13 @@ function titleOf(runs) {
 /** A site's first screen: its sentence, as long as what that speaks of is shown, and two numbers. */
 function drawWelcome(runs) {
   if (!$("welcome")) return;
-  const [one, other] = runs, title = titleOf(runs), said = [title, ...page.charts.map(summary)].join();
-  $("title").replaceChildren(...(said === (page.first ??= said) ? sentence : [title]));
-  const beside = other ? `; ${other.heldText(other.most)} with ${other.name}` : "";
-  const waits = other ? `; ${percent(other.waiting)} with ${other.name}` : "";
-  $("numbers").replaceChildren(...(one ? [
-    fact("li", percent(one.waiting), `of the time devices wait with ${one.name}${waits}`),
-    fact("li", one.heldText(one.most), `microbatches at most are held by a device with ${one.name}${beside}`),
-  ] : []));
+  const [one, other] = runs, title = titleOf(runs), shows = [title, ...page.charts.map(summary)].join();
+  const beside = (what) => (other ? `; ${what(other)} with ${other.name}` : "");
+  $("title").replaceChildren(...(shows === (page.first ??= shows) ? sentence : [title]));
+  const waits = ({ waiting }) => percent(waiting), all = (run) => run.heldText(run.peaks.reduce((a, b) => a + b));
+  const full = "microbatches are held, with each device at its fullest,";
+  const said = (what, words) => fact("li", what(one), `${words} with ${one.name}${beside(what)}`);
+  $("numbers").replaceChildren(...(one ? [said(waits, "of the time devices wait"), said(all, full)] : []));
 }
 
 function showView(name) {

@@ -39,13 +39,15 @@ class Bound:
 class Puzzle:
     """A board to fill: each device takes all F and B, or F, I and W, of its stages, in an order to be found.
 
-    ``name`` is what one types, ``idea`` says what there is to find and not how. ``room`` is the most
+    ``name`` is what one types, ``idea`` says what there is to find and not how, ``learnt`` what was
+    found, for who has reached par. ``room`` is the most
     stage-activations for each device, or None. ``rows`` is an order that takes ``par``.
     """
 
     name: str
     title: str
     idea: str
+    learnt: str
     placement: tuple[tuple[int, ...], ...]
     microbatches: int
     kinds: str

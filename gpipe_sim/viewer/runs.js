@@ -53,13 +53,13 @@ export function runOf(given, before) {
     ...(bytes ? { ...bytes[d], layers: layersOf(bytes[d].bytes) } : heldCounts(timeline, d, steps)),
     limit: (Array.isArray(limit) ? limit[d] : limit) ?? Infinity,
   }));
-  const waits = held.map((_, d) => waitsOf(timeline, d));
+  const waits = held.map((_, d) => waitsOf(timeline, d)), peaks = held.map(({ total }) => Math.max(...total));
   const waited = waits.flat().reduce((sum, [from, to]) => sum + (to - from), 0);
   return {
-    record, order, program, timeline, held, counts, bytes, bytesOf, waits, name: order.name,
+    record, order, program, timeline, held, counts, bytes, bytesOf, waits, peaks, name: order.name,
     waiting: waited / (program.devices * timeline.makespan) || 0,
     heldText: bytes ? bytesText : number,
-    most: held.flatMap(({ total }) => total).reduce((most, each) => Math.max(most, each), 0),
+    most: Math.max(...peaks),
   };
 }
 

@@ -50,7 +50,7 @@ def of_timeline(timeline: Timeline) -> Record:
     times = {name: _column(getattr(timeline, name)) for name in ("start", "end", "sent", "arrived")}
     together = [{name: _plain(each) for name, each in one.items()} for one in written(timeline.collectives)]
     nothing = dict.fromkeys(("costs", "links", "message_bytes", "sizes", "limit"))
-    more = {"collectives": together, "took_turns": timeline.took_turns}
+    more = {"collectives": together, "took_turns": timeline.took_turns, "notes": list(timeline.notes)}
     return {"schedule": _schedule(timeline.schedule, rows=True), **nothing, "times": times | more}
 
 

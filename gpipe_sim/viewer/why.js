@@ -19,12 +19,12 @@ export function number(value) {
 }
 
 /** A timeline as Python gives it: start and end by entry, sent and arrived (or null) by need that crosses. */
-export function givenTimeline(program, { start, end, sent, arrived, collectives }) {
+export function givenTimeline(program, { start, end, sent, arrived, collectives, notes }) {
   const crossing = program.messageOf.filter((message) => message >= 0); // each message is there at its place, or later
   const byMessage = (times) => times && program.messages.map((_, i) => times[crossing.indexOf(i, i)]);
   const makespan = [...end, ...collectives.map((each) => each.end)].reduce((most, each) => Math.max(most, each), 0);
   const both = { sent: byMessage(sent), arrived: byMessage(arrived) }, doubles = (times) => Float64Array.from(times);
-  return { program, start: doubles(start), end: doubles(end), ...both, makespan, stuck: new Map(), collectives };
+  return { program, start: doubles(start), end: doubles(end), ...both, makespan, stuck: new Map(), collectives, notes };
 }
 
 /** Entries in the order in which they end. Of some that start and end together, what needs another one is later. */
@@ -151,12 +151,16 @@ export function why(timeline, device, time) {
   const waits = `waits ${between}${after === row[0] ? ", before its first action," : ""} for`;
   if (summed) return said(`${waits} the ${collectiveText(collectives[summed.collective])}`);
   const free = `nothing that the schedule knows of: ${action(after)} could start at ${number(since)}`;
-  if (ready <= since) return said(arrived ? `sends or receives ${between}` : `${waits} ${free}`);
+  const notes = timeline.notes ?? [], measured = !arrived || notes.length > 0;
+  if (ready <= since) return said(measured ? `${waits} ${free}` : `sends or receives ${between}`);
   const pairs = chain(after, since), links = pairs.map(([e]) => e), reasons = pairs.map(([, words]) => words);
   const made = text(needs[latest(after)]), receives = `receives what ${made} made until ${number(to)}`;
-  if (arrived && ready < to) reasons.push(`device ${device} ${receives}`);
-  const assumed = arrived || home[links[0]] === device ? "" : TABLES.assumed;
-  return said(`${waits} ${reasons.join("; ")}${assumed}`, links);
+  const maker = home[links[0]], way = ` messages from device ${maker} to device ${device} are assumed`;
+  const some = notes.find((note) => note.includes(way))?.match(/^\d+ of \d+/);
+  const late = `most of that is later: ${action(after)} could start at ${number(ready)}`;
+  const assumed = maker === device ? "" : arrived ? some && `; ${some}${way}` : TABLES.assumed;
+  const more = ready < to && !measured ? `device ${device} ${receives}` : arrived && ready - since < to - ready && late;
+  return said(`${waits} ${reasons.join("; ")}${assumed || ""}${more ? `; ${more}` : ""}`, links);
 }
 
 function collectiveText({ what, stage, devices, start, end }) {

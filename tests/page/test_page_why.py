@@ -166,6 +166,11 @@ def given() -> Iterator[Case]:
             for action, start in zip(row, late[device], strict=True)
         ]
         yield Case(from_spans(schedule, spans))  # of a clock that is wrong: spans overlap, needs come late
+        for part in (1, 2):  # every message, or one in two, the others assumed
+            messages = gp.simulate(schedule, as_doubles(UNEVEN), links=SLOW, message_bytes=1.0)
+            stretched = [span._replace(start=2 * span.start + 1, end=2 * span.end) for span in messages.spans]
+            seen = [each._replace(start=2 * each.start, end=2 * each.end) for each in messages.messages]
+            yield Case(from_spans(schedule, stretched, messages=seen[::part]))
     for base in (gp.OneFOneB(2, 4), gp.GPipe(3, 6), VHalf(2, 6), gp.Interleaved1F1B(2, 4)):
         for steps in (gp.replicate(base, 2), gp.with_updates(gp.replicate(base, 2))):
             timeline = gp.simulate(steps, as_doubles(UNEVEN))
