@@ -16,7 +16,6 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.one_f_one_b import OneFOneB
-from gpipe_sim.core.optimizers import Adam
 from gpipe_sim.families.placements import v_shaped
 from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.memory.greedy import greedy
@@ -24,7 +23,7 @@ from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.planning.plans import plan
 from gpipe_sim.transformers.models import gpt
-from gpipe_sim.transformers.optimizers import MixedPrecision
+from gpipe_sim.transformers.optimizers import Adam, MixedPrecision
 
 DEVICES, MICROBATCHES = 16, 256
 LAYERS, STAGES = 1000, 64

@@ -41,7 +41,7 @@ def _model(make: Callable, sequence: int, features: int) -> dict:
 
     (core, _), attention, network = freed(gp.transformers.unpacked([block]), gp.transformers.Residual)
     _, whole = freed([block], TransformerBlock)
-    products = block.flops(x) - block.weight_flops(x)  # those without weights
+    products = block.work(x).flops - block.work(x).weight_flops  # those without weights
     return dict(zip(PARTS, ([core, products], attention, whole, network), strict=True))
 
 

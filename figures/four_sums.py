@@ -48,7 +48,7 @@ def _timed(speed: int) -> list[list]:
 def _computes(part: str, kind: str) -> float:
     """Seconds on each device: the products are shared; a backward is two for each of the forward's."""
     block = gp.transformers.TransformerBlock(FEATURES, HEADS, rng=None, dtype=np.float16)
-    flops = block.flops(gp.MetaArray((1, PLACES, FEATURES), np.float16))
+    flops = block.work(gp.MetaArray((1, PLACES, FEATURES), np.float16)).flops
     network = 16 * PLACES * FEATURES**2
     mine = network if part == "network" else flops - network
     return (2 if kind == "B" else 1) * mine / (DEVICES * FLOPS)

@@ -40,7 +40,6 @@ from gpipe_sim.core.meta_array import MetaArray as MetaArray
 from gpipe_sim.core.naive import Naive as Naive
 from gpipe_sim.core.one_f_one_b import OneFOneB as OneFOneB
 from gpipe_sim.core.optimizers import SGD as SGD
-from gpipe_sim.core.optimizers import Adam as Adam
 from gpipe_sim.core.problems import check as check
 from gpipe_sim.core.problems import problems as problems
 from gpipe_sim.core.remat import remat as remat
@@ -83,6 +82,7 @@ from gpipe_sim.traces.read import read_trace as read_trace
 from gpipe_sim.transformers.models import bert_large as bert_large
 from gpipe_sim.transformers.models import gpt as gpt
 from gpipe_sim.transformers.models import gpt3_175b as gpt3_175b
+from gpipe_sim.transformers.optimizers import Adam as Adam
 from gpipe_sim.transformers.optimizers import MixedPrecision as MixedPrecision
 from gpipe_sim.viewer.view import view as view
 from gpipe_sim.why.causes import where_time_goes as where_time_goes

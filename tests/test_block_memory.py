@@ -52,7 +52,7 @@ def core_flops(features: int, heads: int, sequence: int) -> int:
     """What attention computes for one sample beside its two linear layers."""
     x = gp.MetaArray((1, sequence, features), np.float16)
     linear = (Linear(features, out, **ON_PAPER) for out in (3 * features, features))
-    return attention(features, heads).flops(x) - sum(layer.flops(x) for layer in linear)
+    return attention(features, heads).work(x).flops - sum(layer.work(x).flops for layer in linear)
 
 
 @SIZES

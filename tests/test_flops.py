@@ -9,6 +9,7 @@ from test_layers import EVERY, RNG, input_for, small
 
 import gpipe_sim as gp
 from gpipe_sim.core import Context, Layer, Linear
+from gpipe_sim.core.work import Work
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.transformers import Attention, Checkpoint, Residual, TransformerBlock
 
@@ -58,16 +59,17 @@ def test_the_flops_that_a_layer_states_are_those_of_the_products_that_it_makes(l
     (y, saved), forward = counted(counting(layer).forward, x.view(Counted), Context())
     (_, pending), to_input = counted(layer.backward_input, saved, np.ones(y.shape).view(Counted))
     _, to_weights = counted(layer.backward_weight, pending)
-    assert forward == layer.flops(on_paper)
-    assert to_weights == layer.weight_flops(on_paper)
-    assert to_input == 2 * forward - to_weights + layer.recompute_flops(on_paper)
+    work = layer.work(on_paper)
+    assert forward == work.flops
+    assert to_weights == work.weight_flops
+    assert to_input == 2 * forward - to_weights + (work.again or Work()).flops
 
 
 def test_the_count_sees_every_product():
     """What is stated of these is not 0, so the test above compares something."""
     on_paper = gp.MetaArray((5, 4, 3), float)
-    assert [layer.flops(on_paper) for layer in AGAIN] == [2400, 5280, 5280, 720]
-    assert [layer.recompute_flops(on_paper) for layer in AGAIN] == [480, 480, 5760, 360]
+    assert [layer.work(on_paper).flops for layer in AGAIN] == [2400, 5280, 5280, 720]
+    assert [layer.work(on_paper).again.flops for layer in AGAIN] == [480, 480, 5760, 360]
 
 
 def block_profile(h: int, a: int, s: int, samples: int = 1, **options) -> Profile:

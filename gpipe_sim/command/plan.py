@@ -16,14 +16,13 @@ from gpipe_sim.command.answer import Answer
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.meta_array import MetaArray
-from gpipe_sim.core.optimizers import Adam
 from gpipe_sim.errors import whole
 from gpipe_sim.links.links import Link
 from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.planning.plans import plan
 from gpipe_sim.transformers.models import bert_large, gpt, gpt3_175b
-from gpipe_sim.transformers.optimizers import MixedPrecision
+from gpipe_sim.transformers.optimizers import Adam, MixedPrecision
 
 #: By name: a model of a known size, and the longest text that it takes.
 KNOWN = {"bert-large": (bert_large, 512), "gpt3-175b": (gpt3_175b, 2048)}

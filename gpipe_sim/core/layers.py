@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gpipe_sim.core.meta_array import MetaArray, floated, like, of_parameters
+from gpipe_sim.core.work import Product, Work
 from gpipe_sim.errors import floating, got, listed, one_of, require, require_few, whole
 
 Array = np.ndarray
@@ -95,24 +96,9 @@ class Layer(ABC):
         """What ``backward_weight`` gives. By default in the dtype of what is pending, a tuple of arrays."""
         return of_parameters(self.parameters, *pending)
 
-    def flops(self, x: MetaArray) -> int:
-        """Floating-point operations of a forward: two for each multiplication of its matrix products.
-
-        Everything else is left out, as Narayanan et al. 2021 do (arXiv:2104.04473, appendix). A full backward
-        takes twice as many, because each product has two gradients.
-        """
-        return 0
-
-    def weight_flops(self, x: MetaArray) -> int:
-        """How much of the backward's work is ``backward_weight``: the forward's products with weights.
-
-        By default as much as the forward, or nothing for a layer without weights.
-        """
-        return self.flops(x) if self.parameters else 0
-
-    def recompute_flops(self, x: MetaArray) -> int:
-        """FLOPs of what ``backward_input`` computes a second time before it begins. By default 0."""
-        return 0
+    def work(self, x: MetaArray) -> Work:
+        """What a forward does. By default it has no products, reads its input and writes as much."""
+        return Work(moved=2 * x.nbytes)
 
     def selective(self) -> "Layer | None":
         """The same layer, on the same weights, that recomputes its attention; None if it has none."""
@@ -219,8 +205,9 @@ class Linear(Layer):
     def outline_input(self, saved: MetaArray, dy: MetaArray) -> tuple[MetaArray, tuple[MetaArray, MetaArray]]:
         return like(dy, self.parameters["W"], shape=saved.shape), (saved, dy)
 
-    def flops(self, x: MetaArray) -> int:
-        return 2 * x.size * self.parameters["W"].shape[1]
+    def work(self, x: MetaArray) -> Work:
+        inputs, outputs = self.parameters["W"].shape
+        return Work((Product(1, x.size // inputs, outputs, inputs),))
 
     def outline_weight(self, pending: tuple[MetaArray, MetaArray]) -> dict[str, MetaArray]:
         _, dy = pending

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.core.meta_array import MetaArray, Some, like
-from gpipe_sim.errors import got, listed, require, require_in
+from gpipe_sim.errors import require, require_in
 
 Key = tuple[int, str]
 Arrays = dict[Key, np.ndarray]
@@ -101,44 +101,6 @@ class SGD(Optimizer):
         return self.learning_rate * gradient
 
 
-class Adam(Optimizer):
-    """Steps of about ``learning_rate``, whatever the gradient's scale.
-
-    >>> partitions, data = gp.split(gp.mlp([64, 32, 10]), stages=2), gp.digits()
-    >>> step, adam = gp.with_updates(gp.OneFOneB(2, 4)), gp.Adam(learning_rate=0.01)
-    >>> for _ in range(3):
-    ...     result = gp.train_step(partitions, step, data[:2], gp.cross_entropy, optimizer=adam)
-    ...     print(f"{result.loss:.3f}")
-    2.311
-    2.165
-    2.048
-
-    Kingma and Ba 2015, arXiv:1412.6980.
-    """
-
-    moments = ("m", "v")
-
-    def __init__(
-        self, learning_rate: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
-    ):
-        super().__init__(learning_rate)
-        name = type(self).__name__
-        if len(betas := tuple(listed(name, "two betas, such as (0.9, 0.999)", betas))) != 2:
-            raise ValueError(f"{name} needs two betas {got(betas)}")
-        for beta in betas:
-            require_in(name, "betas", beta, 0, 1)
-        require_positive(name, eps)
-        self.betas, self.eps = betas, eps
-
-    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
-        first, second = self.betas
-        state["t"] = t = state.get("t", 0) + 1
-        fade(state["m"], first, (1 - first) * gradient)
-        fade(state["v"], second, (1 - second) * gradient * gradient)
-        scale = np.sqrt(state["v"] / (1 - second**t)) + self.eps
-        return self.learning_rate * (state["m"] / (1 - first**t)) / scale
-
-
 def filled(value: Any, parameter: Some, dtype: Any = None) -> Some:
     """An array of its own in a parameter's shape; on paper if the parameter is."""
     if isinstance(parameter, MetaArray):
@@ -152,12 +114,6 @@ def fade(array: np.ndarray, decay: float, more: np.ndarray) -> None:
     """A running mean's next value, in place."""
     array *= decay
     array += more
-
-
-def require_positive(owner: str, eps: float) -> None:
-    require_in(owner, "eps", eps, 0, float("inf"))
-    if eps == 0:
-        raise ValueError(f"{owner} needs eps > 0, or a gradient of 0 is divided by 0")
 
 
 def require_arrays(owner: str, name: str, arrays: Arrays, kinds: str) -> None:

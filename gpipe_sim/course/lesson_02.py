@@ -9,7 +9,7 @@ import numpy as np
 
 from gpipe_sim.core.layers import Layer, mlp
 from gpipe_sim.core.losses import MSE, Loss, cross_entropy
-from gpipe_sim.core.optimizers import SGD, Adam, Optimizer
+from gpipe_sim.core.optimizers import SGD, Optimizer
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
 from gpipe_sim.core.training import train
@@ -22,6 +22,7 @@ from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_worki
 from gpipe_sim.dataset import digits
 from gpipe_sim.errors import Real
 from gpipe_sim.families import Naive
+from gpipe_sim.transformers.optimizers import Adam
 
 #: (sizes, samples, dtype) of models that the notebook does not show; the smaller numbers come last.
 HIDDEN = (

@@ -30,7 +30,7 @@ HIDDEN_BLOCKS = ((6, 20, 5), (96, 64, 2), (1024, 1600, 25), (10, 48, 12))
 def core_share(places: int, features: int) -> float:
     """The share of a block's FLOPs that the core takes: its products are those without weights."""
     block, x = TransformerBlock(features, 1, rng=None), MetaArray((1, places, features), np.float16)
-    return 1 - block.weight_flops(x) / block.flops(x)
+    return 1 - block.work(x).weight_flops / block.work(x).flops
 
 
 def half_the_work(features: int) -> int:

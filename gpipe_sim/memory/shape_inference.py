@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, apply_layer, rest
+from gpipe_sim.core.boundary import Boundary, apply_layer, first, rest
 from gpipe_sim.core.device import Batch, as_batch
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
@@ -18,6 +18,7 @@ from gpipe_sim.core.memory import roots
 from gpipe_sim.core.meta_array import MetaArray, Some, root_of
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Partition, require_partitions
+from gpipe_sim.core.work import Work
 from gpipe_sim.errors import got, require, require_batch
 from gpipe_sim.memory.profile import LayerProfile, LossProfile, Profile, Selective, Size, names_of
 from gpipe_sim.transformers.inside_layers import listening
@@ -130,16 +131,17 @@ def _layer(
     [output] = _name_arrays(goes["y"], {"x": x_array})
     [input_gradient] = _name_arrays(dx, {"dy": dy})
     gradients = layer.outline_weight(pending) if layer.parameters else {}
+    work = layer.work(x_array)
     return dx, LayerProfile(
         {name: array.nbytes for name, array in layer.parameters.items()},
-        layer.flops(x_array),
+        work.flops,
         {name: _size(array) for name, array in gradients.items()},
         output,
         _name_arrays(saved, comes | goes),
         input_gradient,
         _name_arrays(pending, backward),
-        weight_flops=layer.weight_flops(x_array),
-        recompute_flops=layer.recompute_flops(x_array),
+        weight_flops=work.weight_flops,
+        recompute_flops=(work.again or Work()).flops,
         selective=_selective(layer.selective(), x),
         along=_name_arrays(rest(y), comes),
         backward_inside=tuple(inside),
@@ -170,8 +172,8 @@ def _selective(layer: Layer | None, x: Boundary) -> Selective | None:
     if layer is None:
         return None
     y, kept = apply_layer(layer, layer.outline, x, Context())
-    comes = names_of("x", x)
-    return Selective(_name_arrays(kept, comes | names_of("y", y)), layer.recompute_flops(comes["x"]))
+    comes, again = names_of("x", x), layer.work(first(x)).again or Work()
+    return Selective(_name_arrays(kept, comes | names_of("y", y)), again.flops)
 
 
 def _name_arrays(value: Any, names: dict) -> tuple:

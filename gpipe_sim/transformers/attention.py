@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
 from gpipe_sim.core.meta_array import MetaArray, Some, like
+from gpipe_sim.core.work import Product, Work
 from gpipe_sim.errors import got, require_flags, whole
 from gpipe_sim.transformers.inside_layers import look_inside
 from gpipe_sim.transformers.padding import mask_of, with_along
@@ -133,17 +134,26 @@ class Attention(Layer):
         dropped, stays = self.dropout.outline(weights, ctx)
         return weights, stays, dropped
 
-    def flops(self, x: MetaArray) -> int:
+    def work(self, x: MetaArray) -> Work:
+        """What the values give is saved, so with ``recompute`` the products with them are not done again."""
         batch, sequence, features = x.shape
-        return 2 * batch * sequence * self.mixed * (4 * features + 2 * sequence)
-
-    def weight_flops(self, x: MetaArray) -> int:
-        return 8 * x.size * self.mixed
-
-    def recompute_flops(self, x: MetaArray) -> int:
-        """Of queries times keys. What the weights and the values give is saved, so it is not made again."""
-        batch, sequence, _ = x.shape
-        return 2 * batch * sequence**2 * self.mixed if self.recompute else 0
+        rows, each = batch * sequence, batch * self.heads
+        number = like(x, self.parameters["W"]).dtype.itemsize
+        scores = Product(each, sequence, sequence, self.mixed // self.heads, weight=False)
+        mixes = scores._replace(n=scores.k, k=sequence)
+        softmax = 2 * number + (2 * number + 1) * bool(self.dropout.rate)  # a byte says what dropout keeps
+        moved = each * sequence**2 * softmax
+        return Work(
+            (
+                Product(1, rows, 3 * self.mixed, features),
+                scores,
+                mixes,
+                Product(1, rows, features, self.mixed),
+            ),
+            moved,
+            launches=5 + bool(self.dropout.rate),
+            again=Work((scores,), moved, launches=2 + bool(self.dropout.rate)) if self.recompute else None,
+        )
 
     def selective(self) -> "Attention | None":
         if self.recompute:

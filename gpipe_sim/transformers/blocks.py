@@ -4,8 +4,8 @@
 first layer in the second.
 """
 
+from collections.abc import Iterator
 from copy import copy
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 from gpipe_sim.core.boundary import Boundary, apply_layer, first
 from gpipe_sim.core.layers import GELU, Array, Context, Layer, Linear
 from gpipe_sim.core.meta_array import MetaArray, Some, like
+from gpipe_sim.core.work import Work
 from gpipe_sim.errors import one_of, require
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.inside_layers import alive, look_inside
@@ -58,14 +59,8 @@ class Chain(Layer):
     def outline_weight(self, pending: list[Any]) -> dict[str, MetaArray]:
         return self._each("outline_weight", pending)
 
-    def flops(self, x: MetaArray) -> int:
-        return self._sum("flops", x)
-
-    def weight_flops(self, x: MetaArray) -> int:
-        return self._sum("weight_flops", x)
-
-    def recompute_flops(self, x: MetaArray) -> int:
-        return self._sum("recompute_flops", x)
+    def work(self, x: MetaArray) -> Work:
+        return Work.total(*self._works(x))
 
     def selective(self) -> "Chain | None":
         found = [layer.selective() for layer in self.layers]
@@ -75,12 +70,11 @@ class Chain(Layer):
         other.layers = tuple(b if a is None else a for a, b in zip(found, self.layers, strict=True))
         return other
 
-    def _sum(self, method: str, x: Boundary) -> int:
-        total = getattr(self.layers[0], method)(first(x))
-        for before, layer in pairwise(self.layers):
-            x, _ = apply_layer(before, before.outline, x, Context())
-            total += getattr(layer, method)(first(x))
-        return total
+    def _works(self, x: Boundary) -> Iterator[Work]:
+        """What each of its layers does."""
+        for layer in self.layers:
+            yield layer.work(first(x))
+            x, _ = apply_layer(layer, layer.outline, x, Context())
 
     def _down(self, method: str, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, Any]:
         kept: list[Any] = []
@@ -135,8 +129,10 @@ class Checkpoint(Chain):
     def _context(self, ctx: Context, i: int) -> Context:
         return super()._context(ctx, i) if len(self.layers) > 1 else ctx
 
-    def recompute_flops(self, x: MetaArray) -> int:
-        return self.flops(x) + super().recompute_flops(x)
+    def work(self, x: MetaArray) -> Work:
+        done = super().work(x)
+        again = [done._replace(again=None), *([done.again] if done.again else [])]
+        return done._replace(again=Work.total(*again))
 
     def selective(self) -> None:
         """All of it is recomputed already."""
@@ -159,6 +155,12 @@ class Residual(Chain):
         dx = _plus(dy, change)
         look_inside(saved, dy, change, pending, dx)
         return dx, pending
+
+    def work(self, x: MetaArray) -> Work:
+        """A sum right after dropout is one kernel with it, as in Megatron-LM, and only x is read beside."""
+        fused = isinstance(self.layers[-1], Dropout)
+        added = Work(moved=x.nbytes * (1 if fused else 3), launches=1 - fused)
+        return Work.total(*self._works(x), added)
 
 
 def _plus(a: Some, b: Some) -> Some:

@@ -5,8 +5,14 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.core.meta_array import Some
-from gpipe_sim.core.optimizers import Adam, Optimizer, fade, filled, require_optimizer, require_positive
-from gpipe_sim.errors import require_in
+from gpipe_sim.core.optimizers import Optimizer, fade, filled, require_optimizer
+from gpipe_sim.errors import got, listed, require_in
+
+
+def require_positive(owner: str, eps: float) -> None:
+    require_in(owner, "eps", eps, 0, float("inf"))
+    if eps == 0:
+        raise ValueError(f"{owner} needs eps > 0, or a gradient of 0 is divided by 0")
 
 
 class RMSProp(Optimizer):
@@ -27,6 +33,44 @@ class RMSProp(Optimizer):
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
         fade(state["v"], self.decay, (1 - self.decay) * gradient * gradient)
         return self.learning_rate * gradient / (np.sqrt(state["v"]) + self.eps)
+
+
+class Adam(Optimizer):
+    """Steps of about ``learning_rate``, whatever the gradient's scale.
+
+    >>> partitions, data = gp.split(gp.mlp([64, 32, 10]), stages=2), gp.digits()
+    >>> step, adam = gp.with_updates(gp.OneFOneB(2, 4)), gp.Adam(learning_rate=0.01)
+    >>> for _ in range(3):
+    ...     result = gp.train_step(partitions, step, data[:2], gp.cross_entropy, optimizer=adam)
+    ...     print(f"{result.loss:.3f}")
+    2.311
+    2.165
+    2.048
+
+    Kingma and Ba 2015, arXiv:1412.6980.
+    """
+
+    moments = ("m", "v")
+
+    def __init__(
+        self, learning_rate: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ):
+        super().__init__(learning_rate)
+        name = type(self).__name__
+        if len(betas := tuple(listed(name, "two betas, such as (0.9, 0.999)", betas))) != 2:
+            raise ValueError(f"{name} needs two betas {got(betas)}")
+        for beta in betas:
+            require_in(name, "betas", beta, 0, 1)
+        require_positive(name, eps)
+        self.betas, self.eps = betas, eps
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        first, second = self.betas
+        state["t"] = t = state.get("t", 0) + 1
+        fade(state["m"], first, (1 - first) * gradient)
+        fade(state["v"], second, (1 - second) * gradient * gradient)
+        scale = np.sqrt(state["v"] / (1 - second**t)) + self.eps
+        return self.learning_rate * (state["m"] / (1 - first**t)) / scale
 
 
 class AdamW(Adam):

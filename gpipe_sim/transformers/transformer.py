@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
 from gpipe_sim.core.meta_array import MetaArray, Some, floated, like, of_parameters
+from gpipe_sim.core.work import Work
 from gpipe_sim.errors import require_flags, require_in
 from gpipe_sim.transformers.padding import mask_of
 
@@ -60,6 +61,10 @@ class Embedding(Layer):
 
     def outline_weight(self, pending: tuple[MetaArray, MetaArray]) -> dict[str, MetaArray]:
         return of_parameters(self.parameters, pending[1])
+
+    def work(self, x: MetaArray) -> Work:
+        table = self.parameters["E"]
+        return Work(moved=2 * x.size * table.shape[1] * table.dtype.itemsize)
 
     def __repr__(self) -> str:
         return "Embedding({}, {})".format(*self.parameters["E"].shape)
@@ -205,6 +210,9 @@ class Dropout(Layer):
 
     def outline_input(self, saved: MetaArray | None, dy: MetaArray) -> tuple[MetaArray, None]:
         return (dy if saved is None else like(dy)), None
+
+    def work(self, x: MetaArray) -> Work:
+        return Work(moved=2 * x.nbytes + x.size) if self.rate else Work(launches=0)
 
     def __repr__(self) -> str:
         return f"Dropout({self.rate})"

@@ -18,7 +18,7 @@ from gpipe_sim.core.layers import Layer, mlp
 from gpipe_sim.core.losses import cross_entropy, mse
 from gpipe_sim.core.memory import GRADIENTS, PARAMETERS
 from gpipe_sim.core.one_f_one_b import OneFOneB
-from gpipe_sim.core.optimizers import SGD, Adam
+from gpipe_sim.core.optimizers import SGD
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.remat import remat
 from gpipe_sim.core.schedule import Schedule
@@ -289,12 +289,12 @@ BAD_BATCHES = {
 @pytest.mark.parametrize("schedule", [OneFOneB(2, 4), *UPDATED], ids=repr)
 @pytest.mark.parametrize(("batch", "error", "words"), BAD_BATCHES.values(), ids=BAD_BATCHES)
 def test_a_batch_that_does_not_fit_is_refused_and_no_weight_has_changed(batch, error, words, schedule):
-    partitions, optimizer = split(mlp(SIZES), stages=2), Adam(0.1)
+    partitions, optimizer = split(mlp(SIZES), stages=2), SGD(0.1, momentum=0.9)
     before = copies_of(partitions)
     with pytest.raises(error, match=words):
         train_step(partitions, schedule, batch, cross_entropy, optimizer=optimizer)
     assert unchanged(partitions, before)
-    assert not any("t" in state or state["m"].any() or state["v"].any() for state in optimizer.state.values())
+    assert not any(state["velocity"].any() for state in optimizer.state.values())
     with pytest.raises(error, match=words):
         single_device_step(mlp(SIZES), batch, cross_entropy, microbatches=4)
 

@@ -11,7 +11,7 @@ from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.layers import Layer, mlp
 from gpipe_sim.core.losses import cross_entropy, mse
 from gpipe_sim.core.one_f_one_b import OneFOneB
-from gpipe_sim.core.optimizers import SGD, Adam
+from gpipe_sim.core.optimizers import SGD
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.remat import remat
 from gpipe_sim.core.schedule import Schedule
@@ -33,12 +33,16 @@ def model(activation: str = "relu"):
 @cache
 def learned_alone(microbatches: int, epochs: int = 1) -> History:
     how = OPTIONS | {"epochs": epochs}
-    return train_single_device(model(), digits(), optimizer=Adam(7e-3), microbatches=microbatches, **how)
+    return train_single_device(
+        model(), digits(), optimizer=SGD(0.05, momentum=0.9), microbatches=microbatches, **how
+    )
 
 
 def learned(schedule: Schedule, epochs: int = 1) -> History:
     partitions = split(model(), stages=schedule.stages)
-    return train(partitions, schedule, digits(), optimizer=Adam(7e-3), **OPTIONS | {"epochs": epochs})
+    return train(
+        partitions, schedule, digits(), optimizer=SGD(0.05, momentum=0.9), **OPTIONS | {"epochs": epochs}
+    )
 
 
 def test_11_layers_on_4_devices_recognise_more_than_94_percent_of_held_out_digits():
@@ -150,7 +154,7 @@ def test_float32_learns_too():
     data = digits(dtype=np.float32)
     partitions = split(mlp([64, 16, 10], dtype=np.float32), stages=2)
     schedule, how = remat(OneFOneB(2, 3), "always"), OPTIONS | {"epochs": 4}
-    history = train(partitions, schedule, data, **how, optimizer=Adam(1e-2))
+    history = train(partitions, schedule, data, **how, optimizer=SGD(0.05, momentum=0.9))
     assert weights(partitions).dtype == np.float32
     assert history.accuracies[-1] > 0.9
 

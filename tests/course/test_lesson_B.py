@@ -104,7 +104,7 @@ def test_what_eight_nodes_and_a_wider_model_do():
 def test_a_block_computes_what_the_lesson_says():
     s, h = 2048, 12_288
     x = gp.MetaArray((1, s, h), np.float16)
-    assert gp.transformers.TransformerBlock(h, 96, rng=None).flops(x) == 24 * s * h**2 + 4 * s**2 * h
+    assert gp.transformers.TransformerBlock(h, 96, rng=None).work(x).flops == 24 * s * h**2 + 4 * s**2 * h
 
 
 NETWORKS = {
