@@ -18,6 +18,7 @@ from gpipe_sim.transformers.padding import mask_of, with_along
 from gpipe_sim.transformers.transformer import Dropout
 
 Array = np.ndarray
+FUSED = 4  #: samples times heads, of which softmax with its mask is one kernel
 
 
 class Attention(Layer):
@@ -135,24 +136,28 @@ class Attention(Layer):
         return weights, stays, dropped
 
     def work(self, x: MetaArray) -> Work:
-        """What the values give is saved, so with ``recompute`` the products with them are not done again."""
+        """What the values give is saved, so with ``recompute`` the products with them are not done again.
+
+        Softmax is one kernel, with its mask and scale, where samples times heads are a multiple of 4, as in
+        Megatron-LM; elsewhere each of these reads and writes all scores.
+        """
         batch, sequence, features = x.shape
         rows, each = batch * sequence, batch * self.heads
         number = like(x, self.parameters["W"]).dtype.itemsize
         scores = Product(each, sequence, sequence, self.mixed // self.heads, weight=False)
-        mixes = scores._replace(n=scores.k, k=sequence)
-        softmax = 2 * number + (2 * number + 1) * bool(self.dropout.rate)  # a byte says what dropout keeps
-        moved = each * sequence**2 * softmax
+        fused = each % FUSED == 0
+        drop = (2 * number + 1) * bool(self.dropout.rate)  # a byte says what dropout keeps
+        core = Work((scores,), each * sequence**2 * ((2 if fused else 8) * number + drop), 2 if fused else 10)
         return Work(
             (
                 Product(1, rows, 3 * self.mixed, features),
-                scores,
-                mixes,
+                *core.products,
+                scores._replace(n=scores.k, k=sequence),
                 Product(1, rows, features, self.mixed),
             ),
-            moved,
-            launches=5 + bool(self.dropout.rate),
-            again=Work((scores,), moved, launches=2 + bool(self.dropout.rate)) if self.recompute else None,
+            core.moved,
+            core.launches + 3 + bool(drop),
+            core if self.recompute else None,
         )
 
     def selective(self) -> "Attention | None":
