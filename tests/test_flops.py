@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numeric import furthest_apart
-from test_layers import EVERY, RNG, input_for, small
+from test_layers import EVERY, RNG, input_for, small, wide
 
 import gpipe_sim as gp
 from gpipe_sim.core import Context, Layer, Linear
@@ -52,9 +52,13 @@ AGAIN = [
 ]
 
 
-@pytest.mark.parametrize("layer", [*map(small, EVERY), *AGAIN], ids=repr)
+EIGHT = wide()  #: of eight features
+
+
+@pytest.mark.parametrize("layer", [*map(small, EVERY), *AGAIN, *EIGHT], ids=repr)
 def test_the_flops_that_a_layer_states_are_those_of_the_products_that_it_makes(layer):
-    x = np.ones((5, 4, 3)) if layer in AGAIN else input_for(layer)
+    sequences = np.ones((5, 4, 8 if layer in EIGHT else 3))
+    x = sequences if layer in AGAIN + EIGHT else input_for(layer)
     on_paper = gp.MetaArray(x.shape, x.dtype)
     (y, saved), forward = counted(counting(layer).forward, x.view(Counted), Context())
     (_, pending), to_input = counted(layer.backward_input, saved, np.ones(y.shape).view(Counted))
@@ -148,7 +152,7 @@ def test_the_selective_layer_has_the_same_weights_and_gradients_and_saves_less(l
 
 
 def test_layers_without_attention_have_no_selective_one():
-    others = [small(kind) for kind in EVERY if kind not in (Attention, TransformerBlock)]
+    others = [small(kind) for kind in EVERY if kind not in (Attention, TransformerBlock)]  # a Llama's: flash
     assert [layer.selective() for layer in others] == [None] * len(others)
     assert Checkpoint(Attention(4, 2, rng=RNG)).selective() is None
 

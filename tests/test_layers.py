@@ -12,31 +12,35 @@ import gpipe_sim as gp
 from gpipe_sim.core import GELU, LAYERS, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.transformers import (
+    Attention,
     BatchNorm,
     Checkpoint,
     Dropout,
     Embedding,
     LayerNorm,
+    LlamaBlock,
     Residual,
     attention,
     blocks,
+    llama,
     transformer,
 )
 
 RNG = np.random.default_rng(7)
 #: What a small layer is made with. A layer whose constructor needs an argument of another name adds it here.
 ARGUMENTS = {"inputs": 3, "outputs": 4, "features": 3, "rng": RNG}
-ARGUMENTS |= {"tokens": 6, "longest": 7, "heads": 3, "rate": 0.25}
-OTHERS = [getattr(room, name) for room in (transformer, attention, blocks) for name in room.__all__]
+ARGUMENTS |= {"tokens": 6, "longest": 7, "heads": 3, "rate": 0.25, "hidden": 5}
+OTHERS = [getattr(room, name) for room in (transformer, attention, blocks, llama) for name in room.__all__]
 EVERY = (*LAYERS, *OTHERS)
 #: Layers for whole numbers, and for sequences of features.
 TOKENS, SEQUENCES = (
     (Embedding,),
     (
         gp.transformers.Positions,
-        gp.transformers.Attention,
+        Attention,
         gp.transformers.SequenceMean,
         gp.transformers.TransformerBlock,
+        gp.transformers.LlamaBlock,
     ),
 )
 
@@ -47,6 +51,8 @@ def small(layer: type[Layer], **others) -> Layer:
         return Residual(LayerNorm(3, **others), Linear(3, 3, rng=RNG, **others), Dropout(0.25), Tanh())
     if layer is Checkpoint:
         return Checkpoint(Linear(3, 5, rng=RNG, **others), Dropout(0.25), Linear(5, 3, rng=RNG, **others))
+    if layer is LlamaBlock:
+        others["rotary"] = None  # a head of one feature has no pair to turn
     takes = inspect.signature(layer).parameters.values()
     needed = [argument.name for argument in takes if argument.default is argument.empty]
     unknown = [name for name in needed if name not in ARGUMENTS]
@@ -54,18 +60,43 @@ def small(layer: type[Layer], **others) -> Layer:
     return layer(**{name: ARGUMENTS[name] for name in needed}, **others)
 
 
+def in_tiles(layer: Layer, side: int = 3) -> Layer:
+    """The layer, with attention in tiles that are smaller than its sequences, and do not divide them."""
+    for inner in getattr(layer, "layers", ()):
+        in_tiles(inner, side)
+    layer.tile = side
+    return layer
+
+
+def wide(dtype: type = np.float64) -> list[Layer]:
+    """Attention for eight features, in all the ways in which it is computed, and a Llama's block."""
+    how = {"rng": np.random.default_rng(4), "dtype": dtype}
+    ways = [
+        {"kv_heads": 2, "rotary": 10.0, "bias": False},
+        {"kv_heads": 1, "dropout": 0.25, "causal": True},
+        {"kv_heads": 2, "recompute": True, "rotary": 10.0},
+        {"flash": True},
+        {"flash": True, "causal": True, "kv_heads": 2, "rotary": 10.0, "bias": False},
+    ]
+    layers = [Attention(8, 4, **way, **how) for way in ways]
+    layers += [LlamaBlock(8, 4, 5, kv_heads=2, **how), LlamaBlock(8, 2, 5, flash=False, **how)]
+    return [in_tiles(layer) for layer in layers]
+
+
+WIDE = wide()
 WEIGHTED = [kind for kind in EVERY if small(kind).parameters]
-every_layer = pytest.mark.parametrize("layer", [small(layer) for layer in EVERY], ids=repr)
+every_layer = pytest.mark.parametrize("layer", [*map(small, EVERY), *WIDE], ids=repr)
 
 
 def input_for(layer: Layer, dtype: type = np.float64) -> np.ndarray:
-    """Five samples of three features, none so near 0 that a ReLU's kink gets between the differences.
+    """Five samples, of three features or eight, none so near 0 that a ReLU's kink gets between differences.
 
     Where the layer takes sequences, each is four places long; where it takes tokens, they are whole numbers.
     """
     if isinstance(layer, TOKENS):
         return np.random.default_rng(0).integers(6, size=(5, 4))
-    x = np.random.default_rng(0).normal(size=(5, 4, 3) if isinstance(layer, SEQUENCES) else (5, 3))
+    features = (8,) if any(layer is each for each in WIDE) else (3,)
+    x = np.random.default_rng(0).normal(size=(5, 4, *features) if isinstance(layer, SEQUENCES) else (5, 3))
     return (x + 0.05 * np.sign(x)).astype(dtype)
 
 
@@ -125,7 +156,7 @@ def test_a_pipeline_computes_its_gradients_as_one_device_does(layer, schedule):
     def model() -> list[Layer]:
         rng = np.random.default_rng(0)
         layers = [layer, Linear(y.shape[-1], 4, rng=rng), Tanh()]
-        return layers if isinstance(layer, TOKENS) else [Linear(3, 3, rng=rng), *layers]
+        return layers if isinstance(layer, TOKENS) else [Linear(x.shape[-1], x.shape[-1], rng=rng), *layers]
 
     x = np.concatenate(2 * [input_for(layer)])[:9]
     y, _ = layer.forward(x, Context())
@@ -237,7 +268,7 @@ def arrays(*values):
     ids=str,
 )
 @pytest.mark.parametrize(
-    "layer", [*map(small, EVERY), *(small(kind, dtype=np.float32) for kind in WEIGHTED)], ids=repr
+    "layer", [*map(small, EVERY), *(small(kind, dtype=np.float32) for kind in WEIGHTED), *WIDE], ids=repr
 )
 def test_an_outline_has_the_shapes_dtypes_and_shared_bytes_of_the_arrays(layer, dtypes):
     """So what a step will hold can be counted without running it."""

@@ -6,7 +6,7 @@ import pytest
 import gpipe_sim as gp
 from gpipe_sim.core import Context, Layer, Linear, Partition
 from gpipe_sim.replicas import TensorParallel
-from gpipe_sim.transformers import Attention
+from gpipe_sim.transformers import Attention, SwiGLU
 
 f = gp.formulas
 B, S, H, A = 3, 8, 16, 4
@@ -26,6 +26,10 @@ def network(activation="gelu") -> list[Layer]:
     return drawn(gp.mlp([H, 4 * H, H], activation=activation))
 
 
+def gated() -> list[Layer]:
+    return drawn([SwiGLU(H, 4 * A, rng=np.random.default_rng(0))])
+
+
 def attention(**how) -> list[Layer]:
     return drawn([Attention(H, A, rng=np.random.default_rng(0), **how)])
 
@@ -36,6 +40,9 @@ KINDS = {
     "attention": attention,
     "causal": lambda: attention(causal=True),
     "recomputed": lambda: attention(recompute=True),
+    "gated": gated,
+    "without biases": lambda: attention(bias=False, rotary=10.0),
+    "in tiles": lambda: attention(flash=True, causal=True),
 }
 EACH = pytest.mark.parametrize("layers", KINDS.values(), ids=KINDS)
 
@@ -64,7 +71,7 @@ def test_output_and_all_gradients_are_those_of_the_layer_that_is_not_cut(layers,
     step = TensorParallel(layers, t).step(x, dy)
     y, dx, gradients = uncut(layers, x, dy)
     assert far(step.output, y) < 1e-12 and far(step.input_gradient, dx) < 1e-12
-    assert set(step.gradients) == set(gradients) and len(gradients) == 4
+    assert set(step.gradients) == set(gradients) and len(gradients) in (2, 4)
     assert all(far(step.gradients[key], gradients[key]) < 1e-12 for key in gradients)
 
 
@@ -89,6 +96,18 @@ def test_q_k_and_v_of_a_head_go_to_the_same_device():
         [(_, own, *_)] = part.forward(x, Context())[1]
         heads = qkv.reshape(B, S, 3, 2, -1)[:, :, :, device]
         assert far(own.reshape(heads.shape), heads) < 1e-12
+
+
+@pytest.mark.parametrize("t", [1, 2])
+def test_grouped_queries_stay_with_the_keys_that_they_share(t):
+    how = {"kv_heads": 2, "rotary": 10.0, "flash": True, "causal": True}
+    layers, (x, dy) = attention(**how), arrays()
+    step = TensorParallel(layers, t).step(x, dy)
+    y, dx, gradients = uncut(layers, x, dy)
+    assert far(step.output, y) < 1e-12 and far(step.input_gradient, dx) < 1e-12
+    assert all(far(step.gradients[key], gradients[key]) < 1e-12 for key in gradients)
+    with pytest.raises(ValueError, match="divide 2 heads of keys and values, 2 would work"):
+        TensorParallel(layers, 4)
 
 
 # What is sent
@@ -140,7 +159,7 @@ def test_of_gpt3s_block_every_device_keeps_10sbh_and_its_share_of_the_rest(h, a,
 @pytest.mark.parametrize("t", [1, 2, 4])
 def test_the_flops_are_shared_out_evenly(t):
     x = gp.MetaArray((1, S, H), np.float64)
-    for layers in (network(), attention(), attention(recompute=True)):
+    for layers in (network(), gated(), attention(), attention(recompute=True), attention(flash=True)):
         for kind in ("flops", "weight_flops", "recompute_flops"):
             total = sum(getattr(layer, kind) for layer in profiled(Partition(layers), x))
             for part in TensorParallel(layers, t).parts:

@@ -12,9 +12,13 @@ from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
 from gpipe_sim.transformers import (  # noqa: E402
     Attention,
     Embedding,
+    Head,
     LayerNorm,
+    LlamaBlock,
     Positions,
+    RMSNorm,
     SequenceMean,
+    SwiGLU,
     TransformerBlock,
 )
 
@@ -30,6 +34,13 @@ LAYERS = [
     gp.transformers.Residual(LayerNorm(8), Linear(8, 8, rng=RNG)),
     TransformerBlock(8, 2, rng=RNG),
     TransformerBlock(8, 2, norm="post", causal=True, rng=RNG),
+    RMSNorm(8),
+    SwiGLU(8, 5, rng=RNG),
+    Head(8, 5, rng=RNG),
+    Attention(8, 4, kv_heads=2, rotary=10.0, bias=False, rng=RNG),
+    Attention(8, 4, kv_heads=1, causal=True, flash=True, rng=RNG),
+    Attention(8, 2, rotary=10_000.0, causal=True, flash=True, bias=False, rng=RNG),
+    LlamaBlock(8, 4, 12, kv_heads=2, rng=RNG),
 ]
 
 
@@ -117,6 +128,7 @@ def masked(padding: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_a_language_model_and_its_mask_travel_on_pytorchs_engine_too(schedule, pooled, causal):
     rng = np.random.default_rng(0)
     blocks = [TransformerBlock(8, 2, causal=causal, rng=rng, norm=norm) for norm in ("pre", "post")]
+    blocks.append(LlamaBlock(8, 4, 12, kv_heads=2, rng=rng))
     layers = [gp.transformers.PaddingMask(), Embedding(7, 8, rng=rng), Positions(6, 8, rng=rng), *blocks]
     layers += [LayerNorm(8), *([SequenceMean()] if pooled else []), Linear(8, 3, rng=rng)]
     text, classes = masked()

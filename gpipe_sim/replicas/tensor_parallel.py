@@ -16,6 +16,7 @@ Shoeybi et al. 2019, arXiv:1909.08053, section 3.
 
 from collections.abc import Sequence
 from copy import copy
+from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from gpipe_sim.core.partition import Gradients, Key, Partition, require_distinct
 from gpipe_sim.errors import got, numbers, require_few, whole
 from gpipe_sim.replicas.ring import ring_all_reduce
 from gpipe_sim.transformers.attention import Attention
+from gpipe_sim.transformers.llama import SwiGLU
 
 Array = np.ndarray
 MOST_DEVICES = 10_000  #: each takes some time to make
@@ -35,10 +37,10 @@ BY_NUMBER = (GELU, ReLU, Tanh)  #: layers that work on each number alone
 
 
 class Cut(NamedTuple):
-    """An axis that is dealt out to the devices, in so many groups: q, k and v are three."""
+    """An axis that is dealt out to the devices; where q, k and v lie along it, each of these stretches is."""
 
     axis: int
-    groups: int = 1
+    stretches: tuple[int, ...] = ()
 
 
 #: What is added to the sum is added once: one device has it, and the others have zeros.
@@ -59,14 +61,14 @@ class TensorParallelStep(NamedTuple):
 
 
 class TensorParallel:
-    """One network, [Linear, GELU, Linear], or one attention, [Attention], cut over simulated devices.
+    """One network, [Linear, GELU, Linear] or [SwiGLU], or one [Attention], cut over simulated devices.
 
     ``parts`` are each device's layers, on arrays of their own; in all they take the bytes of the whole, and
     another last bias for each further device. In place of the GELU, ReLU or Tanh may stand. Layers on paper
     can be cut too, and their parts profiled, but not run.
 
-    ValueError unless ``devices`` divides the features in the middle, or the heads; TypeError for other
-    layers. Shoeybi et al. 2019, arXiv:1909.08053.
+    ValueError unless ``devices`` divides the features in the middle, or the heads of keys and values;
+    TypeError for other layers. Shoeybi et al. 2019, arXiv:1909.08053.
     """
 
     def __init__(self, layers: Sequence[Layer], devices: int):
@@ -86,6 +88,7 @@ class TensorParallel:
             }
             if isinstance(layer, Attention):
                 layer.heads //= devices
+                layer.kv_heads //= devices
         return Partition(part)
 
     def step(self, x: Array, dy: Array) -> TensorParallelStep:
@@ -129,8 +132,13 @@ def _cuts(layers: tuple[Layer, ...], devices: int) -> dict[Key, Cut | None]:
     """How each weight is cut: columns then rows, or by heads. TypeError or ValueError if it cannot be."""
     kinds = [type(layer) for layer in layers]
     if len(layers) == 1 and type(layers[0]) is Attention:
-        many, of_what = layers[0].heads, "heads"
-        cuts = {(0, "W"): Cut(1, 3), (0, "b"): Cut(0, 3), (0, "Wo"): Cut(0), (0, "bo"): ONCE}
+        many, three = layers[0].kv_heads, layers[0].stretches
+        of_what = "heads of keys and values" if many < layers[0].heads else "heads"
+        cuts = {(0, "W"): Cut(1, three), (0, "b"): Cut(0, three), (0, "Wo"): Cut(0), (0, "bo"): ONCE}
+        cuts = {key: cut for key, cut in cuts.items() if key[1] in layers[0].parameters}
+    elif len(layers) == 1 and type(layers[0]) is SwiGLU:
+        many, of_what = len(layers[0].parameters["Wo"]), "features in the middle"
+        cuts = {(0, "W"): Cut(1, (many, many)), (0, "Wo"): Cut(0)}
     elif len(kinds) == 3 and kinds[::2] == [Linear, Linear] and kinds[1] in BY_NUMBER:
         many, of_what = layers[0].parameters["W"].shape[1], "features in the middle"
         if many != layers[2].parameters["W"].shape[0]:
@@ -138,8 +146,8 @@ def _cuts(layers: tuple[Layer, ...], devices: int) -> dict[Key, Cut | None]:
         cuts = {(0, "W"): Cut(1), (0, "b"): Cut(0), (2, "W"): Cut(0), (2, "b"): ONCE}
     else:
         raise TypeError(
-            "TensorParallel cuts [Linear, GELU, Linear], such as mlp([8, 32, 8], activation='gelu'), or "
-            f"[Attention] {got(list(layers))}"
+            "TensorParallel cuts [Linear, GELU, Linear], such as mlp([8, 32, 8], activation='gelu'), "
+            f"[Attention] or [SwiGLU] {got(list(layers))}"
         )
     if many % devices:
         would = f"{gcd(many, devices)} would work"
@@ -160,7 +168,9 @@ def _piece(array: Some, cut: Cut | None, device: int, devices: int) -> Some:
 
 def _deal(many: int, cut: Cut, devices: int) -> Array:
     """Which of so many rows or columns each device has: (devices, its own)."""
-    return np.arange(many).reshape(cut.groups, devices, -1).swapaxes(0, 1).reshape(devices, -1)
+    ends = np.cumsum([0, *(cut.stretches or (many,))])
+    own = [np.arange(a, b).reshape(devices, -1) for a, b in pairwise(ends.tolist())]
+    return np.concatenate(own, axis=1)
 
 
 def _whole(pieces: list[Array], cut: Cut | None) -> Array:

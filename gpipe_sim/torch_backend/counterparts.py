@@ -12,7 +12,7 @@ from gpipe_sim.core.losses import Loss, cross_entropy, mse
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.errors import got
 from gpipe_sim.torch_backend import transformer as torch_transformer
-from gpipe_sim.transformers import attention, blocks, padding, transformer
+from gpipe_sim.transformers import attention, blocks, llama, padding, transformer
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 
@@ -40,11 +40,15 @@ COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[Any], nn.Module]] = {
     transformer.BatchNorm: torch_transformer.BatchNorm,
     transformer.Dropout: lambda layer: nn.Dropout(layer.rate),
     attention.Attention: torch_transformer.Attention,
+    llama.RMSNorm: torch_transformer.RMSNorm,
+    llama.SwiGLU: torch_transformer.SwiGLU,
+    llama.Head: torch_transformer.Head,
     transformer.SequenceMean: lambda _: torch_transformer.SequenceMean(),
     padding.PaddingMask: lambda layer: torch_transformer.PaddingMask(layer.padding),
     blocks.Checkpoint: lambda layer: torch_transformer.Chain(*to_torch(layer.layers)),
     blocks.Residual: lambda layer: torch_transformer.Residual(*to_torch(layer.layers)),
     blocks.TransformerBlock: lambda layer: torch_transformer.Chain(*to_torch(layer.layers)),
+    llama.LlamaBlock: lambda layer: torch_transformer.Chain(*to_torch(layer.layers)),
 }
 
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpipe_sim.core.layers import Layer
-from gpipe_sim.transformers import attention, transformer
+from gpipe_sim.transformers import attention, llama, transformer
 
 
 class Weights(nn.Module):
@@ -99,19 +99,65 @@ class Attention(Weights):
 
     def __init__(self, layer: attention.Attention):
         super().__init__(layer)
-        self.heads, self.causal, self.dropout = layer.heads, layer.causal, layer.dropout.rate
+        self.heads, self.kv_heads, self.rotary = layer.heads, layer.kv_heads, layer.rotary
+        self.causal, self.dropout = layer.causal, layer.dropout.rate
 
     def forward(self, x: Tensor, *along: Tensor) -> Tensor | tuple[Tensor, ...]:
-        three = (x @ self.W + self.b).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        query, key, value = self._heads(self._linear(x, self.W, "b"))
         rate, seen = self.dropout if self.training else 0.0, None
         if along:
             seen = along[0][:, None, None]
             if self.causal:  # torch takes either of the two
                 seen = seen & seen.new_ones(x.shape[1], x.shape[1]).tril()
-        causal = self.causal and seen is None
-        mixed = functional.scaled_dot_product_attention(*three, seen, dropout_p=rate, is_causal=causal)
-        y = mixed.transpose(1, 2).flatten(2) @ self.Wo + self.bo
+        mixed = functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            seen,
+            dropout_p=rate,
+            is_causal=self.causal and seen is None,
+            enable_gqa=self.kv_heads < self.heads,
+        )
+        y = self._linear(mixed.transpose(1, 2).flatten(2), self.Wo, "bo")
         return (y, *along) if along else y
+
+    def _linear(self, x: Tensor, weight: Tensor, bias: str) -> Tensor:
+        return x @ weight + getattr(self, bias) if hasattr(self, bias) else x @ weight
+
+    def _heads(self, qkv: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, each (batch, heads, sequence, d); with rotary positions turned."""
+        many = self.heads, self.kv_heads, self.kv_heads
+        query, key, value = qkv.unflatten(2, (sum(many), -1)).transpose(1, 2).split(many, dim=1)
+        return (query, key, value) if self.rotary is None else (self._turn(query), self._turn(key), value)
+
+    def _turn(self, x: Tensor) -> Tensor:
+        """Pairs of features as complex numbers, as Meta's own code has it."""
+        sequence, d = x.shape[2:]
+        place = torch.arange(sequence, device=x.device, dtype=torch.float64)
+        turns = self.rotary ** (-torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / d)
+        angles = torch.outer(place, turns).to(x.dtype)
+        turned = torch.view_as_complex(x.unflatten(3, (-1, 2)).contiguous())
+        return torch.view_as_real(turned * torch.polar(torch.ones_like(angles), angles)).flatten(3)
+
+
+class RMSNorm(Weights):
+    def __init__(self, layer: llama.RMSNorm):
+        super().__init__(layer)
+        self.eps = layer.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.rms_norm(x, self.g.shape, self.g, self.eps)
+
+
+class SwiGLU(Weights):
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = (x @ self.W).chunk(2, dim=-1)
+        return functional.silu(gate) * up @ self.Wo
+
+
+class Head(Weights):
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.E)
 
 
 class SequenceMean(nn.Module):

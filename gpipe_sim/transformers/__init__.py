@@ -12,6 +12,7 @@ without contents what it would make. Lesson 16, "Transformers and giants, in byt
 from gpipe_sim import signatures
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.blocks import Checkpoint, Residual, TransformerBlock
+from gpipe_sim.transformers.llama import Head, LlamaBlock, RMSNorm, SwiGLU
 from gpipe_sim.transformers.models import unpacked
 from gpipe_sim.transformers.optimizers import AdamW, RMSProp
 from gpipe_sim.transformers.padding import PaddingMask
@@ -31,12 +32,16 @@ __all__ = [
     "Checkpoint",
     "Dropout",
     "Embedding",
+    "Head",
     "LayerNorm",
+    "LlamaBlock",
     "PaddingMask",
     "Positions",
+    "RMSNorm",
     "RMSProp",
     "Residual",
     "SequenceMean",
+    "SwiGLU",
     "TransformerBlock",
     "unpacked",
 ]
