@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from gpipe_sim.errors import Real, got, listed, number, require, whole
+from gpipe_sim.errors import Real, got, listed, whole
 from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.pricing.cluster import MOST_DEVICES, Cluster, Placed
 from gpipe_sim.replicas.all_reduce import ring_links, ring_time

@@ -180,7 +180,9 @@ def _most(name: str, sheet: Mapping[str, float]) -> float:
 
 
 def _number(cluster: Cluster, name: str) -> float:
-    return float(getattr(cluster.links, name).bandwidth if name in LINKS else getattr(cluster.accelerator, name))
+    return float(
+        getattr(cluster.links, name).bandwidth if name in LINKS else getattr(cluster.accelerator, name)
+    )
 
 
 def _changed(cluster: Cluster, names: Sequence[str], logs: Sequence[float]) -> Cluster:
@@ -225,9 +227,7 @@ def _needed(cluster: Cluster, shape: Shape, row: Row) -> float:
     return factor
 
 
-def _left_out(
-    cluster: Cluster, rows: Sequence[Row], names: Sequence[str], shapes: bool
-) -> Iterator[float]:
+def _left_out(cluster: Cluster, rows: Sequence[Row], names: Sequence[str], shapes: bool) -> Iterator[float]:
     """The errors of rows that the fit had not seen."""
     for fold in range(FOLDS):
         seen = [row for i, row in enumerate(rows) if i % FOLDS != fold]

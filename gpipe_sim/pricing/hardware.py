@@ -74,7 +74,6 @@ class Accelerator:
             what = "an overhead" if name == "overhead" else f"a time for each {name}"
             warn_if_lost("Accelerator", what, getattr(self, name), self.flops)
 
-
     def _require_below_its_data_sheet(self) -> None:
         if self.card:
             one_of("Accelerator", "card", self.card, SHEET)
@@ -112,6 +111,13 @@ def costs_from_flops(profile: Profile, device: Accelerator, microbatches: int = 
 #: An A100 of 80 GB in Megatron-LM or DeepSpeed, in seconds. By hand, from published steps of 2021 and 2022, and
 #: not fitted to any.
 A100 = Accelerator(
-    260e12, hbm=1.6e12, launch=5.5e-5, exposed=0.15, call=1.5e-4, vocabulary=80e12, microbatch=1e-3, step=4e-3,
+    260e12,
+    hbm=1.6e12,
+    launch=5.5e-5,
+    exposed=0.15,
+    call=1.5e-4,
+    vocabulary=80e12,
+    microbatch=1e-3,
+    step=4e-3,
     card="A100",
 )

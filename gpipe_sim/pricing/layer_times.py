@@ -1,8 +1,8 @@
 """How long a layer takes one device: its products, all other bytes, its sums, and the host that starts it.
 
-    device  [ products ][ other bytes ][ sums ]      a product takes as long as its FLOPs or its bytes,
-    host    [ launches       ]                       whichever is longer
-    both    [ the longer one, and a share of the shorter ]
+device  [ products ][ other bytes ][ sums ]      a product takes as long as its FLOPs or its bytes,
+host    [ launches       ]                       whichever is longer
+both    [ the longer one, and a share of the shorter ]
 """
 
 from collections.abc import Callable

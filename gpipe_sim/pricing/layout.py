@@ -75,7 +75,8 @@ class Layout:
     def weights(self) -> list[int]:
         """The weights of each stage, on one device."""
         return [
-            sum(int(n) * piece.weights for n, piece in zip(row, self.pieces, strict=True)) for row in self.counts
+            sum(int(n) * piece.weights for n, piece in zip(row, self.pieces, strict=True))
+            for row in self.counts
         ]
 
 
@@ -109,7 +110,10 @@ def read_layout(
     microbatch = whole(OWNER, "microbatch", microbatch)
     one_of(OWNER, "recompute", recompute, RECOMPUTE)
     require_flags(OWNER, sequence_parallel=sequence_parallel)
-    zero, gradient_bytes = whole(OWNER, "zero", zero, 0, 2), whole(OWNER, "gradient_bytes", gradient_bytes, 2, 4)
+    zero, gradient_bytes = (
+        whole(OWNER, "zero", zero, 0, 2),
+        whole(OWNER, "gradient_bytes", gradient_bytes, 2, 4),
+    )
     replicas = _replicas(devices, tensor, pipeline, replicas)
     order = _order(schedule, pipeline, _microbatches(len(batch[0]), replicas, microbatch), stages_per_device)
     found = read_cut(layers, order.stages, cut)
@@ -167,7 +171,9 @@ def _made(family: Any, devices: int, microbatches: int, several: int | None) -> 
 def read_cut(layers: Sequence[Layer], stages: int, cut: Sequence[int] | None) -> tuple[int, ...]:
     """The layers of each stage. Unless given, its blocks are dealt out evenly, and both ends keep the rest."""
     if cut is not None:
-        sizes = tuple(whole(OWNER, "each of cut=", size) for size in listed(OWNER, "cut= to list layers", cut))
+        sizes = tuple(
+            whole(OWNER, "each of cut=", size) for size in listed(OWNER, "cut= to list layers", cut)
+        )
         if len(sizes) != stages or sum(sizes) != len(layers):
             says = f"price needs cut= to share out {len(layers)} layers to {stages} stages"
             raise ValueError(f"{says} {got(list(sizes))}")

@@ -23,7 +23,9 @@ from gpipe_sim.pricing.groups import stage_links
 from gpipe_sim.pricing.layer_times import LayerTime, layer_time
 from gpipe_sim.pricing.layout import OWNER, Layout, Shape, read_layout
 
-OPTIMIZER = 40  #: bytes that an update of a weight reads and writes: master copy, two moments, gradient, weight
+OPTIMIZER = (
+    40  #: bytes that an update of a weight reads and writes: master copy, two moments, gradient, weight
+)
 Factors = Mapping[Shape, float]  #: by which a block of this shape takes longer than was computed
 
 
