@@ -12,6 +12,7 @@ from gpipe_sim import machine as machine
 from gpipe_sim import memory as memory
 from gpipe_sim import papers as papers
 from gpipe_sim import planning as planning
+from gpipe_sim import pricing as pricing
 from gpipe_sim import programs as programs
 from gpipe_sim import replicas as replicas
 from gpipe_sim import streams as streams

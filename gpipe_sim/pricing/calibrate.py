@@ -180,9 +180,9 @@ def _most(name: str, sheet: Mapping[str, float]) -> float:
 
 
 def _number(cluster: Cluster, name: str) -> float:
-    return float(
-        getattr(cluster.links, name).bandwidth if name in LINKS else getattr(cluster.accelerator, name)
-    )
+    if name in LINKS:
+        return float(getattr(cluster.links, name).bandwidth)
+    return float(getattr(cluster.accelerator, name))
 
 
 def _changed(cluster: Cluster, names: Sequence[str], logs: Sequence[float]) -> Cluster:

@@ -1,14 +1,12 @@
-"""What a device computes in each unit of time, and what the FLOPs of a model take it."""
+"""What a device computes in each unit of time, and what holds it up."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 
-from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.timeline import rounded
-from gpipe_sim.errors import Real, duration, got, number, one_of, require, require_in
-from gpipe_sim.memory.profile import Profile
+from gpipe_sim.errors import Real, duration, got, number, one_of, require_in
 
 #: Beyond these no machine is: FLOPs that a device could compute while it starts an action, or while a message
 #: crosses; and FLOPs in a unit of time, be it a nanosecond.
@@ -29,14 +27,14 @@ class Accelerator:
     >>> f"{gp.simulate(gp.OneFOneB(4, 8), costs).makespan:.4f} s"
     '0.0239 s'
 
-    That is all that ``plan`` asks for: say what it reaches with your layers, not what its data sheet promises.
-    ``price`` also asks what holds a layer up besides its products:
+    That is all that ``plan`` asks for: say what it reaches with your layers, not what its data sheet
+    promises. ``price`` also asks what holds a layer up besides its products:
 
     - ``hbm``: bytes that its memory moves in a unit of time.
-    - ``launch``: how long the host takes to start one kernel. The device works meanwhile, but for ``exposed``,
-      a share of the shorter of the two.
+    - ``launch``: how long the host takes to start one kernel. The device works meanwhile, but for
+      ``exposed``, a share of the shorter of the two.
     - ``call``: what a sum over tensor-parallel devices takes beside its bytes.
-    - ``vocabulary``: what it reaches in the product with a vocabulary that is not cut; ``flops`` unless given.
+    - ``vocabulary``: ``flops`` in the product with a vocabulary that is not cut, if they are others.
     - ``microbatch``, ``step``: what each takes beside everything else.
     - ``card``: its name, if its data sheet is known here: no rate may be above that.
 
@@ -61,7 +59,7 @@ class Accelerator:
             object.__setattr__(self, name, duration("Accelerator", name, getattr(self, name)))
         object.__setattr__(self, "flops", duration("Accelerator", "flops", self.flops))
         for name in RATES:
-            if (rate := getattr(self, name)) is not None:
+            if (rate := getattr(self, name)) is not None or name != "vocabulary":
                 if not (rate := number("Accelerator", name, rate)) > 0:
                     raise ValueError(f"Accelerator needs {name} > 0, for each unit of time {got(rate)}")
                 object.__setattr__(self, name, rate)
@@ -80,8 +78,8 @@ class Accelerator:
             for name, most in zip(("flops", "hbm"), SHEET[self.card], strict=True):
                 if getattr(self, name) > most:
                     raise ValueError(
-                        f"Accelerator needs {name} <= {most:g}, which is what the data sheet of an {self.card} "
-                        f"promises for a second {got(getattr(self, name))}"
+                        f"Accelerator needs {name} <= {most:g}, which the data sheet of an {self.card} promises "
+                        f"for a second {got(getattr(self, name))}"
                     )
 
 
@@ -97,19 +95,8 @@ def brief(value: Real) -> str:
     return f"{float(min(value, 1e300)):g}"
 
 
-def costs_from_flops(profile: Profile, device: Accelerator, microbatches: int = 1) -> Costs:
-    """What the FLOPs of a model take a device. For devices that differ see the ``speed`` of ``Costs``.
-
-    F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those give
-    ``simulate`` links and the profile.
-    """
-    require("costs_from_flops", profile, Profile, "a profile, as profile(partitions, batch, loss)")
-    require("costs_from_flops", device, Accelerator, "an Accelerator")
-    return replace(profile.costs(microbatches), speed=device.flops, overhead=device.overhead)
-
-
-#: An A100 of 80 GB in Megatron-LM or DeepSpeed, in seconds. By hand, from published steps of 2021 and 2022, and
-#: not fitted to any.
+#: An A100 of 80 GB in Megatron-LM or DeepSpeed, in seconds. By hand, from published steps of 2021 and 2022,
+#: and not fitted to any.
 A100 = Accelerator(
     260e12,
     hbm=1.6e12,

@@ -15,7 +15,7 @@ GRADIENT = 8  #: bytes read and written to add to the gradient of a weight: it i
 
 
 class Sums(NamedTuple):
-    """The bytes of the arrays that a forward and a backward sum over tensor-parallel devices, and how many."""
+    """How many arrays a forward and a backward sum over tensor-parallel devices, and their bytes."""
 
     forward: int = 0
     backward: int = 0
@@ -23,7 +23,7 @@ class Sums(NamedTuple):
 
 
 class Doing(NamedTuple):
-    """What an action does in a layer: what the device takes, its sums, and how many kernels the host starts."""
+    """What an action does in a layer: the device's time, its sums, and the kernels that the host starts."""
 
     device: float
     sums: float
@@ -55,7 +55,7 @@ def layer_time(
     number: int,
     flops: float,
 ) -> LayerTime:
-    """``ring`` gives how long one sum takes, ``number`` the bytes of a number, ``flops`` the products' rate."""
+    """``ring`` says how long a sum takes, ``number`` has the bytes of a number, ``flops`` the rate."""
 
     def products(some: tuple[Product, ...]) -> float:
         return sum(_product(each, number, flops, accelerator.hbm) for each in some)

@@ -20,6 +20,7 @@ from gpipe_sim.pricing.groups import Group
 from gpipe_sim.pricing.layer_times import Sums
 from gpipe_sim.pricing.tensor_parts import Part, tensor_parts
 from gpipe_sim.transformers.blocks import Chain, Checkpoint
+from gpipe_sim.transformers.llama import Head
 
 OWNER = "price"
 RECOMPUTE = ("none", "selective", "full")
@@ -169,7 +170,7 @@ def _made(family: Any, devices: int, microbatches: int, several: int | None) -> 
 
 
 def read_cut(layers: Sequence[Layer], stages: int, cut: Sequence[int] | None) -> tuple[int, ...]:
-    """The layers of each stage. Unless given, its blocks are dealt out evenly, and both ends keep the rest."""
+    """The layers of each stage. Unless given, blocks are dealt out evenly, and both ends keep the rest."""
     if cut is not None:
         sizes = tuple(
             whole(OWNER, "each of cut=", size) for size in listed(OWNER, "cut= to list layers", cut)
@@ -222,7 +223,7 @@ def _piece(
     weights = sum(array.size for array in part.layer.parameters.values())
     block = isinstance(part.layer, Chain)
     sums = Sums(part.forward, part.backward, (y if part.forward and not block else x).nbytes)
-    head = end and isinstance(part.layer, Linear) and tensor == 1
+    head = end and isinstance(part.layer, Linear | Head) and tensor == 1
     shape = (*x.shape, tensor) if block else None
     return Piece(work, weights, sums, y.dtype.itemsize, shape, head, end)
 

@@ -33,13 +33,13 @@ def price(
     model: Sequence[Layer],
     cluster: Cluster,
     batch: Batch,
-    loss: Loss = cross_entropy,
+    loss: "Loss | None" = None,
     *,
     tensor: int = 1,
     pipeline: int = 1,
-    replicas: int | None = None,
+    replicas: "int | None" = None,
     microbatch: int = 1,
-    schedule: type[Schedule] = OneFOneB,
+    schedule: "type[Schedule] | None" = None,
     stages_per_device: int | None = None,
     cut: Sequence[int] | None = None,
     recompute: str = "none",
@@ -53,7 +53,7 @@ def price(
     >>> links = gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=20e9))
     >>> cluster = gp.Cluster(96, gp.pricing.A100, memory=80e9, links=links)
     >>> gp.price(gp.gpt3_175b(), cluster, (tokens, tokens), tensor=8, pipeline=12, recompute="full")
-    <Priced: 78.33 in all, of that bubble 1.566>
+    <Priced: 98.08 in all, of that bubble 1.989>
 
     All devices are used: ``tensor`` x ``pipeline`` x ``replicas``, numbered in this order from the inside, as
     in Megatron-LM. ``microbatch`` are the samples of one; ``cut`` the layers of each stage: blocks are dealt
@@ -64,15 +64,16 @@ def price(
 
     How a layer's time is found says ``Accelerator``; messages take the cluster's links, stage by stage; then
     the gradients of a stage are summed over its replicas in a ring, and its weights are updated.
-    ``price(...).unseen`` says what the cluster's numbers were not fitted to, if ``calibrate`` found them.
+    ``loss`` is cross_entropy and ``schedule`` OneFOneB unless given. ``gp.pricing.calibrate`` fits the
+    cluster's numbers to measured steps.
 
     ValueError for degrees that do not divide heads, layers, devices or the batch; TypeError for what is no
     model, cluster or batch.
     """
     require(OWNER, cluster, Cluster, "a cluster, such as Cluster(8, A100, memory=80e9)")
     layout = read_layout(
-        model, cluster.devices, batch, loss, tensor=tensor, pipeline=pipeline, replicas=replicas,
-        microbatch=microbatch, schedule=schedule, stages_per_device=stages_per_device, cut=cut,
+        model, cluster.devices, batch, cross_entropy if loss is None else loss, tensor=tensor, pipeline=pipeline, replicas=replicas,
+        microbatch=microbatch, schedule=OneFOneB if schedule is None else schedule, stages_per_device=stages_per_device, cut=cut,
         recompute=recompute, sequence_parallel=sequence_parallel, zero=zero, gradient_bytes=gradient_bytes,
     )  # fmt: skip
     return Priced(layout, cluster)
@@ -93,7 +94,7 @@ class Priced:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """One replica, from the first forward to the last backward; a device stands for ``tensor`` of them."""
+        """One replica, until its last backward ends; a device stands for ``tensor`` of them."""
         return self._simulated(self._costs(), messages=True)
 
     @cached_property
@@ -187,7 +188,7 @@ class Priced:
         ready = np.zeros(program.stages)
         np.maximum.at(ready, program.stage[backward], timeline.end[program.entry[backward]].astype(float))
         ends = []
-        for device, held in enumerate(program.placement):
+        for held in program.placement:
             free = 0.0
             for stage in sorted(held, key=lambda stage: ready[stage]):
                 size = layout.weights[stage] * layout.gradient_bytes

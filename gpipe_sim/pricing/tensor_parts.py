@@ -19,6 +19,7 @@ from gpipe_sim.errors import got
 from gpipe_sim.replicas.tensor_parallel import BY_NUMBER, TensorParallel
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.blocks import Chain
+from gpipe_sim.transformers.llama import Head, SwiGLU
 from gpipe_sim.transformers.transformer import Embedding
 
 
@@ -52,6 +53,8 @@ def _part(layer: Layer, tensor: int, place: int) -> Part:
         return Part(_by_tokens(layer, "E", 0, tensor), forward=1)
     if place == -1 and isinstance(layer, Linear):
         return Part(_by_tokens(layer, "W", 1, tensor), backward=1)
+    if place == -1 and isinstance(layer, Head):
+        return Part(_by_tokens(layer, "E", 0, tensor), backward=1)
     layer, sums = _cut(layer, tensor)
     return Part(layer, sums, sums)
 
@@ -68,8 +71,10 @@ def _by_tokens(layer: Layer, name: str, axis: int, tensor: int) -> Layer:
 
 def _cut(layer: Layer, tensor: int) -> tuple[Layer, int]:
     """(the layer on one device, how often it sums)."""
-    if isinstance(layer, Attention):
+    if isinstance(layer, Attention) and layer.kv_heads == layer.heads and layer.rotary is None:
         return _divided([layer], tensor)[0], 1
+    if isinstance(layer, Attention | SwiGLU):
+        raise TypeError(f"price cannot deal out {layer!r} to tensor-parallel devices: take tensor=1")
     if not isinstance(layer, Chain):
         return layer, 0
     part = copy(layer)
