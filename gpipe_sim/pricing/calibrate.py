@@ -148,7 +148,7 @@ def _fit(
     cluster: Cluster, rows: Sequence[Row], names: Sequence[str], tries: int = 25
 ) -> tuple[Cluster, list[str]]:
     try:
-        from scipy.optimize import least_squares
+        from scipy.optimize import least_squares  # type: ignore[import-untyped]
     except ImportError:
         raise ImportError(f'{OWNER} needs scipy: pip install "gpipe_sim[calibrate]"') from None
     start = [log(_number(cluster, name)) for name in names]
@@ -160,7 +160,7 @@ def _fit(
     measured = np.array([row.time for row in rows])
 
     def off(logs: np.ndarray) -> np.ndarray:
-        changed = _changed(cluster, names, logs)
+        changed = _changed(cluster, names, logs.tolist())
         return np.log([_time(changed, {}, row) for row in rows] / measured)
 
     found: Any = least_squares(
@@ -172,7 +172,7 @@ def _fit(
         for name, x, a, b in zip(names, found.x, low, high, strict=True)
         if x < a + margin or x > b - margin
     ]
-    return _changed(cluster, names, found.x), bounds
+    return _changed(cluster, names, found.x.tolist()), bounds
 
 
 def _most(name: str, sheet: Mapping[str, float]) -> float:

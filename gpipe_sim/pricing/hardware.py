@@ -78,8 +78,8 @@ class Accelerator:
             for name, most in zip(("flops", "hbm"), SHEET[self.card], strict=True):
                 if getattr(self, name) > most:
                     raise ValueError(
-                        f"Accelerator needs {name} <= {most:g}, which the data sheet of an {self.card} promises "
-                        f"for a second {got(getattr(self, name))}"
+                        f"Accelerator needs {name} <= {most:g}, which the data sheet of an {self.card} "
+                        f"promises for a second {got(getattr(self, name))}"
                     )
 
 

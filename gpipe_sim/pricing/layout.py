@@ -123,7 +123,8 @@ def read_layout(
     sorts = {piece: i for i, piece in enumerate(dict.fromkeys(each for each in pieces))}
     counts = np.zeros((order.stages, len(sorts)), int)
     ends = np.repeat(np.arange(order.stages), [*found[:-1], found[-1] + 1])  # the loss is the last stage's
-    np.add.at(counts, (ends, [sorts[piece] for piece in pieces]), 1)
+    for stage, piece in zip(ends.tolist(), pieces, strict=True):
+        counts[stage, sorts[piece]] += 1
     return Layout(
         tuple(layers), batch, loss, order, tensor, replicas, microbatch, found, recompute, sequence_parallel,
         zero, gradient_bytes, tuple(sorts), counts, message,
@@ -184,7 +185,7 @@ def read_cut(layers: Sequence[Layer], stages: int, cut: Sequence[int] | None) ->
     before, after = names.index(block), len(names) - 1 - names[::-1].index(block)
     if after - before + 1 != count or count % stages:
         raise ValueError(
-            f"price cannot deal out {count} x {block} evenly to {stages} stages: give cut=, the layers of each"
+            f"price cannot deal out {count} x {block} evenly to {stages} stages: give cut=, each one's layers"
         )
     each = [count // stages] * stages
     each[0] += before
@@ -196,20 +197,21 @@ def _pieces(
     layers: Sequence[Layer], x: MetaArray, tensor: int, recompute: str, dealt: bool
 ) -> tuple[list[Piece], int]:
     """What each layer is on one device, and last the loss; the bytes of a message between stages."""
-    whole_ones, found, last = tensor_parts(layers, 1), [], len(layers) - 1
-    message = 0
+    whole_ones, last, message = tensor_parts(layers, 1), len(layers) - 1, 0
+    found: list[Piece] = []
     known: dict[tuple, tuple[Piece, Any]] = {}
     parts = tensor_parts(layers, tensor)
     for i, (part, alone) in enumerate(zip(parts, whole_ones, strict=True)):
         key = id(part.layer), id(alone.layer), x.shape
         if key not in known:
             y, _ = apply_layer(alone.layer, alone.layer.outline, x, Context(layer=i))
-            known[key] = _piece(part, alone, x, first(y), recompute, dealt, tensor, i in (0, last)), first(y)
+            made: Any = first(y)
+            known[key] = _piece(part, alone, x, made, recompute, dealt, tensor, i in (0, last)), made
         piece, x = known[key]
         found.append(piece)
         message = max(message, x.nbytes) if i < last else message
-    y = -(-2 * x.nbytes // tensor)
-    found.append(Piece(Work(moved=y, launches=LOSS_KERNELS), 0, Sums(), x.dtype.itemsize, end=True))
+    read = -(-2 * x.nbytes // tensor)
+    found.append(Piece(Work(moved=read, launches=LOSS_KERNELS), 0, Sums(), x.dtype.itemsize, end=True))
     return found, message // tensor if dealt else message
 
 

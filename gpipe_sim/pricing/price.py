@@ -23,9 +23,7 @@ from gpipe_sim.pricing.groups import stage_links
 from gpipe_sim.pricing.layer_times import LayerTime, layer_time
 from gpipe_sim.pricing.layout import OWNER, Layout, Shape, read_layout
 
-OPTIMIZER = (
-    40  #: bytes that an update of a weight reads and writes: master copy, two moments, gradient, weight
-)
+OPTIMIZER = 40  #: bytes that an update of a weight reads and writes, with its copy and two moments
 Factors = Mapping[Shape, float]  #: by which a block of this shape takes longer than was computed
 
 
@@ -71,9 +69,11 @@ def price(
     model, cluster or batch.
     """
     require(OWNER, cluster, Cluster, "a cluster, such as Cluster(8, A100, memory=80e9)")
+    loss = cross_entropy if loss is None else loss
+    schedule = OneFOneB if schedule is None else schedule
     layout = read_layout(
-        model, cluster.devices, batch, cross_entropy if loss is None else loss, tensor=tensor, pipeline=pipeline, replicas=replicas,
-        microbatch=microbatch, schedule=OneFOneB if schedule is None else schedule, stages_per_device=stages_per_device, cut=cut,
+        model, cluster.devices, batch, loss, tensor=tensor, pipeline=pipeline, replicas=replicas,
+        microbatch=microbatch, schedule=schedule, stages_per_device=stages_per_device, cut=cut,
         recompute=recompute, sequence_parallel=sequence_parallel, zero=zero, gradient_bytes=gradient_bytes,
     )  # fmt: skip
     return Priced(layout, cluster)

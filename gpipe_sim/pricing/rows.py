@@ -81,7 +81,7 @@ def _row(given: dict[str, Any]) -> Row:
         raise ValueError("it has not as many columns as the first line")
     at = {column: _whole(column, given[column]) for column in NEEDED}
     text = (given.get("ms") or "").strip()
-    time = duration("a row", "ms", float(text)) / 1000 if text else None
+    time = float(duration("a row", "ms", float(text))) / 1000 if text else None
     if time == 0:
         raise ValueError("a step cannot take 0 ms")
     data = given.get("data")
