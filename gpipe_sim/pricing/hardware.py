@@ -60,7 +60,8 @@ class Accelerator:
         object.__setattr__(self, "flops", duration("Accelerator", "flops", self.flops))
         for name in RATES:
             if (rate := getattr(self, name)) is not None or name != "vocabulary":
-                if not (rate := number("Accelerator", name, rate)) > 0:
+                rate = number("Accelerator", name, rate)
+                if not (rate > 0 and (name == "hbm" or rate < inf)):
                     raise ValueError(f"Accelerator needs {name} > 0, for each unit of time {got(rate)}")
                 object.__setattr__(self, name, rate)
         require_in("Accelerator", "exposed", self.exposed, 0, 1)
@@ -73,7 +74,7 @@ class Accelerator:
             warn_if_lost("Accelerator", what, getattr(self, name), self.flops)
 
     def _require_below_its_data_sheet(self) -> None:
-        if self.card:
+        if self.card != "":
             one_of("Accelerator", "card", self.card, SHEET)
             for name, most in zip(("flops", "hbm"), SHEET[self.card], strict=True):
                 if getattr(self, name) > most:

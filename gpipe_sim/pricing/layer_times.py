@@ -58,7 +58,7 @@ def layer_time(
     """``ring`` says how long a sum takes, ``number`` has the bytes of a number, ``flops`` the rate."""
 
     def products(some: tuple[Product, ...]) -> float:
-        return sum(_product(each, number, flops, accelerator.hbm) for each in some)
+        return sum((_product(each, number, flops, float(accelerator.hbm)) for each in some), 0.0)
 
     def summed(times: int) -> float:
         return times * ring(sums.size) if times else 0.0
@@ -80,5 +80,5 @@ def layer_time(
 
 
 def _product(product: Product, number: int, flops: float, hbm: float) -> float:
-    count, m, n, k, _ = product
-    return count * max(2 * m * n * k / flops, number * (m * k + k * n + m * n) / hbm)
+    times, m, n, k, _ = product
+    return times * max(2 * m * n * k / flops, number * (m * k + k * n + m * n) / hbm)

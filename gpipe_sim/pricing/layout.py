@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,8 +167,14 @@ def _order(family: type[Schedule], devices: int, microbatches: int, several: int
 
 @lru_cache(maxsize=4096)
 def _made(family: Any, devices: int, microbatches: int, several: int | None) -> Schedule:
-    options = {} if several in (None, family.stages_per_device) else {"stages_per_device": several}
-    return family(devices, microbatches, **options)
+    if several in (None, family.stages_per_device):
+        return family(devices, microbatches)
+    if "stages_per_device" not in signature(family).parameters:
+        raise ValueError(
+            f"price needs stages_per_device={family.stages_per_device} for {family.__name__} {got(several)}; "
+            "Interleaved1F1B has as many as one likes"
+        )
+    return family(devices, microbatches, stages_per_device=several)
 
 
 def read_cut(layers: Sequence[Layer], stages: int, cut: Sequence[int] | None) -> tuple[int, ...]:

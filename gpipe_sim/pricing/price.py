@@ -156,8 +156,9 @@ class Priced:
         if split:
             back, weight = found.input_grad.takes(accelerator), found.weight_grad.takes(accelerator)
         else:
-            both = (found.input_grad + found.weight_grad).takes(accelerator)
-            weight = both * min(1.0, found.weight_grad.device / (found.input_grad + found.weight_grad).device)
+            full = found.input_grad + found.weight_grad
+            both, done = full.takes(accelerator), full.device + full.sums
+            weight = both * found.weight_grad.device / done if done else 0.0
             back = both - weight
         return factor * forward, factor * back, factor * weight
 
