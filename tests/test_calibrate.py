@@ -41,7 +41,7 @@ def test_rows_that_were_left_out_are_predicted_better_than_by_hand():
     fitted = [abs(found.price(row).time / row.time - 1) for row in rest]
     by_hand = [abs(Priced(row.layout, on(BY_HAND, row.devices)).time / row.time - 1) for row in rest]
     assert sum(fitted) < 0.5 * sum(by_hand)
-    assert found.left_out.mean < 0.05 and "left out" in str(found)
+    assert found.fitted.mean < found.left_out.mean < 0.1 and "left out" in str(found)
     assert set(found.at_bounds) <= {"flops", "hbm", "step", "microbatch"}
 
 
