@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import inf
 
 from gpipe_sim.core.timeline import rounded
-from gpipe_sim.errors import Real, duration, got, number, one_of, require_in
+from gpipe_sim.errors import Real, duration, got, number, one_of, require, require_in
 
 #: Beyond these no machine is: FLOPs that a device could compute while it starts an action, or while a message
 #: crosses; and FLOPs in a unit of time, be it a nanosecond.
@@ -69,12 +69,11 @@ class Accelerator:
         if self.flops < LEAST:
             few = f"{brief(self.flops)} flops in a unit of time, fewer than any in a nanosecond"
             warnings.warn(f"Accelerator has {few}: of seconds, 312 TFLOP/s are flops=312e12", stacklevel=3)
-        for name in TIMES:
-            what = "an overhead" if name == "overhead" else f"a time for each {name}"
+        for name, what in (("overhead", "an overhead"), ("launch", "a launch"), ("call", "a call")):
             warn_if_lost("Accelerator", what, getattr(self, name), self.flops)
 
     def _require_below_its_data_sheet(self) -> None:
-        if self.card != "":
+        if require("Accelerator", self.card, str, "card to be a name, such as 'A100'"):
             one_of("Accelerator", "card", self.card, SHEET)
             for name, most in zip(("flops", "hbm"), SHEET[self.card], strict=True):
                 if getattr(self, name) > most:
