@@ -43,9 +43,10 @@ memory: bytes, before anything runs
     gp. deepest_model, predict_memory, profile, recompute_plan
     gp.memory. checkpointed, freed, greedy
 transformers: transformers, on arrays and as sizes alone
-    gp. bert_large, gpt, gpt3_175b, MixedPrecision
-    gp.transformers. AdamW, Attention, BatchNorm, Checkpoint, Dropout, Embedding, LayerNorm, PaddingMask,
-        Positions, Residual, RMSProp, SequenceMean, TransformerBlock, unpacked
+    gp. bert_large, gpt, gpt3_175b, known_model, llama, MixedPrecision
+    gp.transformers. AdamW, Attention, BatchNorm, Checkpoint, Dropout, Embedding, Experts, Head, KNOWN,
+        LayerNorm, LlamaBlock, PaddingMask, Positions, Residual, RMSNorm, RMSProp, SequenceMean, SwiGLU,
+        TransformerBlock, unpacked
 replicas: copies of a pipeline, and layers cut in parts
     gp. all_reduce, replicate
     gp.replicas. data_parallel_round, ring_all_reduce, ring_moves, shares, side_by_side, TensorParallel

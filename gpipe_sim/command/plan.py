@@ -21,11 +21,10 @@ from gpipe_sim.links.links import Link
 from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.planning.plans import plan
-from gpipe_sim.transformers.models import bert_large, gpt, gpt3_175b
+from gpipe_sim.transformers.known import KNOWN
+from gpipe_sim.transformers.models import gpt
 from gpipe_sim.transformers.optimizers import Adam, MixedPrecision
 
-#: By name: a model of a known size, and the longest text that it takes.
-KNOWN = {"bert-large": (bert_large, 512), "gpt3-175b": (gpt3_175b, 2048)}
 SIZES = ("blocks", "features", "heads", "tokens", "sequence")
 
 
@@ -70,6 +69,6 @@ def model_of(asked: Namespace) -> tuple[list[Layer], int]:
         return gpt(**given, dtype="float16"), asked.sequence
     if extra := [f"--{size}" for size in SIZES[:-1] if given[size] is not None]:
         raise ValueError(f"{asked.model} has sizes of its own: {', '.join(extra)} are those of --model gpt")
-    make, longest = KNOWN[asked.model]
-    sequence = longest if asked.sequence is None else asked.sequence
-    return make(), whole(asked.model, "--sequence", sequence, 1, longest)
+    known = KNOWN[asked.model]
+    sequence = known.sequence if asked.sequence is None else asked.sequence
+    return known.layers(), whole(asked.model, "--sequence", sequence, 1, known.sequence)

@@ -120,7 +120,7 @@ class Weights:
     """
 
     def __init__(self, owner: str, rng: np.random.Generator | None, dtype: "DTypeLike"):
-        self.owner, self.rng, self.dtype = owner, rng, floating(owner, dtype)
+        self.owner, self.rng, self.dtype = owner, rng, floating(owner, dtype, rng is None)
         if rng is not None:
             such_as = "rng to be a generator, such as np.random.default_rng(0), or None for a layer on paper"
             require(owner, rng, np.random.Generator, such_as)

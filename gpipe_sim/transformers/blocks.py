@@ -173,7 +173,8 @@ class TransformerBlock(Chain):
 
     ``norm="pre"`` normalises what goes into each, as GPT-2 and GPT-3 do; ``"post"`` normalises what comes out
     of each sum, as BERT and the first Transformer do. The network is 4 times as wide as the block, with a
-    GELU in its middle. ``dropout`` acts on the softmax and on what either adds, ``recompute`` on attention.
+    GELU in its middle. ``dropout`` acts on the softmax and on what either adds; ``recompute`` and ``flash``
+    are those of attention.
     """
 
     def __init__(
@@ -185,13 +186,13 @@ class TransformerBlock(Chain):
         causal: bool = False,
         dropout: float = 0.0,
         recompute: bool = False,
+        flash: bool = False,
         rng: np.random.Generator | None,
         dtype: "DTypeLike" = "float64",
     ):
         one_of("TransformerBlock", "norm", norm, ("pre", "post"))
-        attention = Attention(
-            features, heads, causal=causal, dropout=dropout, recompute=recompute, rng=rng, dtype=dtype
-        )
+        how: dict[str, Any] = {"causal": causal, "dropout": dropout, "recompute": recompute, "flash": flash}
+        attention = Attention(features, heads, **how, rng=rng, dtype=dtype)
         wide = Linear(features, 4 * features, rng=rng, dtype=dtype)
         narrow = Linear(4 * features, features, rng=rng, dtype=dtype)
         layers: list[Layer] = []

@@ -3,6 +3,8 @@
 Touvron et al. 2023, arXiv:2307.09288 (Llama 2); Grattafiori et al. 2024, arXiv:2407.21783 (Llama 3).
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -212,7 +214,7 @@ class LlamaBlock(Chain):
         rng: np.random.Generator | None,
         dtype: "DTypeLike" = "float64",
     ):
-        how = {"kv_heads": kv_heads, "rotary": rotary, "flash": flash, "recompute": recompute}
+        how: dict[str, Any] = {"kv_heads": kv_heads, "rotary": rotary, "flash": flash, "recompute": recompute}
         parts = (
             Attention(features, heads, causal=True, bias=False, rng=rng, dtype=dtype, **how),
             SwiGLU(features, hidden, rng=rng, dtype=dtype),
