@@ -19,9 +19,9 @@ from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.families.placements import v_shaped
 from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.memory.greedy import greedy
-from gpipe_sim.planning.cluster import Cluster
-from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.planning.plans import plan
+from gpipe_sim.pricing.cluster import Cluster
+from gpipe_sim.pricing.hardware import Accelerator
 from gpipe_sim.transformers.models import gpt
 from gpipe_sim.transformers.optimizers import Adam, MixedPrecision
 

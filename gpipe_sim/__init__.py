@@ -19,7 +19,7 @@ What most people use is a name of the package itself. The rest is one step down,
 belongs to, such as ``gp.why.critical_path``. Chapter by chapter:
 
 core: schedules, their times, and a training step
-    gp. Adam, bubble_fraction, bubble_overhead, check, Costs, cross_entropy, evaluate, Explicit, GPipe,
+    gp. bubble_fraction, bubble_overhead, check, Costs, cross_entropy, evaluate, Explicit, GPipe,
         Interleaved1F1B, MetaArray, mlp, mse, Naive, OneFOneB, peak_in_flight, problems, remat, SGD,
         simulate, single_device_step, span_bubble, split, train, train_step
     gp.core. Action, B, busy_time, Context, CostModel, F, GELU, I, idle_time, Kind, Layer, LAYERS, Linear,
@@ -43,7 +43,7 @@ memory: bytes, before anything runs
     gp. deepest_model, predict_memory, profile, recompute_plan
     gp.memory. checkpointed, freed, greedy
 transformers: transformers, on arrays and as sizes alone
-    gp. bert_large, gpt, gpt3_175b, known_model, llama, MixedPrecision
+    gp. Adam, bert_large, gpt, gpt3_175b, known_model, llama, MixedPrecision
     gp.transformers. AdamW, Attention, BatchNorm, Checkpoint, Dropout, Embedding, Experts, Head, KNOWN,
         LayerNorm, LlamaBlock, PaddingMask, Positions, Residual, RMSNorm, RMSProp, SequenceMean, SwiGLU,
         TransformerBlock, unpacked
@@ -53,8 +53,11 @@ replicas: copies of a pipeline, and layers cut in parts
 balance: where to cut a model
     gp. balance_by_cost, balance_by_makespan, balance_by_parameters, balance_by_size, balance_by_time
     gp.balance. colocate, merged
+pricing: what one configuration takes, on a stated cluster
+    gp. Accelerator, Cluster, price
+    gp.pricing. A100, calibrate, measured_rows, read_rows
 planning: which plan, on a stated cluster
-    gp. Accelerator, Cluster, plan, what_if
+    gp. plan, what_if
     gp.planning. costs_from_flops, lower_bound
 streams: schedules without a flush
     gp. PipeDream, staleness

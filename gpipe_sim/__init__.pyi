@@ -12,6 +12,7 @@ from gpipe_sim import machine as machine
 from gpipe_sim import memory as memory
 from gpipe_sim import papers as papers
 from gpipe_sim import planning as planning
+from gpipe_sim import pricing as pricing
 from gpipe_sim import programs as programs
 from gpipe_sim import replicas as replicas
 from gpipe_sim import streams as streams
@@ -67,10 +68,11 @@ from gpipe_sim.memory.prediction import predict_memory as predict_memory
 from gpipe_sim.memory.recompute import recompute_plan as recompute_plan
 from gpipe_sim.memory.shape_inference import profile as profile
 from gpipe_sim.papers import formulas as formulas
-from gpipe_sim.planning.cluster import Cluster as Cluster
-from gpipe_sim.planning.hardware import Accelerator as Accelerator
 from gpipe_sim.planning.plans import plan as plan
 from gpipe_sim.planning.what_if import what_if as what_if
+from gpipe_sim.pricing.cluster import Cluster as Cluster
+from gpipe_sim.pricing.hardware import Accelerator as Accelerator
+from gpipe_sim.pricing.price import price as price
 from gpipe_sim.programs.device_programs import device_programs as device_programs
 from gpipe_sim.programs.run_programs import run_programs as run_programs
 from gpipe_sim.replicas.all_reduce import all_reduce as all_reduce

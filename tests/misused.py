@@ -48,6 +48,7 @@ HUGE = 10**30  #: fits no machine number
 UNPRINTABLE = 10**5000  #: Python refuses to write it out
 LONG = "x" * 100_000
 PAGE = str(Path(gettempdir()) / "misused.html")
+MEASURED, ROWS = gp.pricing.measured_rows("many-nodes")[:2], "measured.csv"
 TRACE = str(Path(gettempdir()) / "misused.json")
 
 
@@ -214,9 +215,14 @@ OWN: dict[str, dict] = {
     "DualPipe": {"microbatches": 4}, "DualPipeV": {"microbatches": 4}, "Linear": {"inputs": 2, "outputs": 2},
     "Explicit": {"rows": ["0F0 0B0"], "placement": [[0]], "microbatches": 1}, "Partition": {"device": None},
     "TransformerBlock": {"features": 8}, "all_reduce": {"timeline": COPIES, "sizes": 4},
-    "gpt": {"features": 8}, "LlamaBlock": {"features": 8, "hidden": 4}, "SwiGLU": {"hidden": 4},
-    "llama": {"features": 8, "hidden": 4}, "Experts": {"hidden": 4, "experts": 2, "chosen": 1, "rng": None},
-    "known_model": {"name": "bert-large"},
+    "gpt": {"features": 8}, "llama": {"features": 8, "hidden": 4}, "known_model": {"name": "bert-large"},
+    "Experts": {"hidden": 4, "experts": 2, "chosen": 1, "rng": None},
+    "SwiGLU": {"hidden": 16}, "LlamaBlock": {"features": 8, "hidden": 16},
+    "price": {
+        "model": MLP, "pipeline": 2, "microbatch": 4, "schedule": gp.OneFOneB, "stages_per_device": 1,
+        "replicas": 1, "cut": [1, 2],
+    },
+    "calibrate": {"rows": MEASURED}, "measured_rows": {"name": "many-nodes"}, "read_rows": {"path": ROWS},
     "balance_by_cost": {"costs": [1, 2, 3], "sizes": [1, 1, 1], "memory": 5}, "mlp": {"sizes": [4, 4]},
     "balance_by_makespan": {"costs": gp.Costs([1, 2, 3], 1, 1)},
     "checkpointed": {"layers": [LINEAR], "recompute": ["nothing"]}, "colocate": {"devices": ["a", "b"]},

@@ -93,7 +93,7 @@ def may_be(kind, value, name: str) -> bool:
         if kind is int and not isinstance(value, Integral):
             return False
         least = -np.inf if name == "time" else 0
-        endless = value == np.inf and name in ("memory", "bandwidth", "memory_limit")
+        endless = value == np.inf and name in ("memory", "bandwidth", "memory_limit", "hbm")
         return least <= value < np.inf or endless
     if not isinstance(kind, type):
         return True

@@ -60,6 +60,9 @@ def test_texts_are_rounded(third):
             assert not LONG.search(plain), f"{name}: {text[:400]}"
 
 
+REST = ", launch=0, exposed=0, call=0, vocabulary=None, microbatch=0, step=0, card=''"
+
+
 def test_floats_in_a_repr_are_rounded_and_fractions_are_as_they_are():
     """So that a sum such as 0.1 + 0.2 is not shown as 0.30000000000000004; the fields have it."""
     costs = gp.Costs(0.1 + 0.2, [1 / 3, 2], Fraction(1, 3), comm=1e-7 / 3)
@@ -69,7 +72,7 @@ def test_floats_in_a_repr_are_rounded_and_fractions_are_as_they_are():
     history = History([7 / 3, 1.5], [2 / 3])
     assert repr(history) == "History(losses=[2.333, 1.5], accuracies=[0.6667])"
     assert repr(gp.Link(0.1 + 0.2, 1e9 / 3)) == "Link(latency=0.3, bandwidth=333333333)"
-    assert repr(gp.Accelerator(1e15 / 7)) == "Accelerator(flops=142857142857143, overhead=0)"
+    assert repr(gp.Accelerator(1e15 / 7)) == f"Accelerator(flops=142857142857143, overhead=0, hbm=inf{REST})"
 
 
 def test_a_fraction_that_is_refused_is_quoted_as_one_writes_it():

@@ -18,9 +18,9 @@ from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.errors import whole
 from gpipe_sim.links.links import Link
-from gpipe_sim.planning.cluster import Cluster
-from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.planning.plans import plan
+from gpipe_sim.pricing.cluster import Cluster
+from gpipe_sim.pricing.hardware import Accelerator
 from gpipe_sim.transformers.known import KNOWN
 from gpipe_sim.transformers.models import gpt
 from gpipe_sim.transformers.optimizers import Adam, MixedPrecision

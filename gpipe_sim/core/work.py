@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 
 class Product(NamedTuple):
-    """``count`` matrix products of (m, k) with (k, n); ``weight`` says whether one factor is a weight."""
+    """``times`` matrix products of (m, k) with (k, n); ``weight`` says whether one factor is a weight."""
 
-    count: int
+    times: int
     m: int
     n: int
     k: int
@@ -28,7 +28,7 @@ class Work(NamedTuple):
     @property
     def flops(self) -> int:
         """Two for each multiplication of matrix products, as arXiv:2104.04473 counts (appendix)."""
-        return 2 * sum(each.count * each.m * each.n * each.k for each in self.products)
+        return 2 * sum(each.times * each.m * each.n * each.k for each in self.products)
 
     @property
     def weight_flops(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, apply_layer, first, rest
+from gpipe_sim.core.boundary import Boundary, apply_layer, rest
 from gpipe_sim.core.device import Batch, as_batch
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
@@ -172,7 +172,8 @@ def _selective(layer: Layer | None, x: Boundary) -> Selective | None:
     if layer is None:
         return None
     y, kept = apply_layer(layer, layer.outline, x, Context())
-    comes, again = names_of("x", x), layer.work(first(x)).again or Work()
+    comes = names_of("x", x)
+    again = layer.work(comes["x"]).again or Work()
     return Selective(_name_arrays(kept, comes | names_of("y", y)), again.flops)
 
 

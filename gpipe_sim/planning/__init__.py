@@ -11,7 +11,7 @@ of them knows of it. Lesson 18, "Plan a real model, end to end".
 
 from gpipe_sim import signatures
 from gpipe_sim.planning.bounds import lower_bound
-from gpipe_sim.planning.hardware import costs_from_flops
+from gpipe_sim.planning.flops import costs_from_flops
 
 __all__ = ["costs_from_flops", "lower_bound"]
 

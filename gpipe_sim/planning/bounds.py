@@ -28,9 +28,10 @@ from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import Real
-from gpipe_sim.planning.cluster import Cluster, Wanted, divisors, equal_cuts, quickest, read_counts
+from gpipe_sim.planning.cluster import Wanted, divisors, equal_cuts, quickest, read_counts
 from gpipe_sim.planning.layer_table import LayerTable, Stages, table_of
 from gpipe_sim.planning.step_time import Placement, stages_used
+from gpipe_sim.pricing.cluster import Cluster
 
 Column = np.ndarray
 F, B, I, W = (CODE[kind] for kind in (Kind.F, Kind.B, Kind.I, Kind.W))

@@ -15,9 +15,10 @@ from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH, OneFOneB
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.bounds import least_bytes, least_time, static_bytes
-from gpipe_sim.planning.cluster import Cluster, Mesh, Wanted, equal_cuts, meshes, read_counts, read_wholes
+from gpipe_sim.planning.cluster import Mesh, Wanted, equal_cuts, meshes, read_counts, read_wholes
 from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable, Stages
 from gpipe_sim.planning.step_time import StepTime, ring_times, stages_used, step_time
+from gpipe_sim.pricing.cluster import Cluster
 
 OWNER = "plan"
 LAYERS, BATCH, SIZE, MEMORY = (

@@ -24,7 +24,8 @@ from gpipe_sim.core.split import split
 from gpipe_sim.errors import listed, require
 from gpipe_sim.memory.profile import LayerProfile, Profile, Size
 from gpipe_sim.memory.shape_inference import profile
-from gpipe_sim.planning.cluster import Cluster, quickest
+from gpipe_sim.planning.cluster import quickest
+from gpipe_sim.pricing.cluster import Cluster
 
 Column = np.ndarray
 Cut = tuple[int, ...]  #: how many layers each stage gets

@@ -23,11 +23,11 @@ from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.bounds import bound_of_all, bound_of_mesh
 from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, Space, candidates, read_space
-from gpipe_sim.planning.cluster import Cluster
-from gpipe_sim.planning.hardware import costs_from_flops
+from gpipe_sim.planning.flops import costs_from_flops
 from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.planning.search import Search, fewest_devices, smallest
 from gpipe_sim.planning.step_time import StepTime, parts_of
+from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.replicas.all_reduce import all_reduce
 from gpipe_sim.replicas.replicate import replicate
 

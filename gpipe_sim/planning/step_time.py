@@ -17,8 +17,10 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import Real
 from gpipe_sim.memory.profile import Profile
-from gpipe_sim.planning.cluster import Cluster, Mesh, ring_of
-from gpipe_sim.planning.hardware import Accelerator, costs_from_flops
+from gpipe_sim.planning.cluster import Mesh, ring_of
+from gpipe_sim.planning.flops import costs_from_flops
+from gpipe_sim.pricing.cluster import Cluster
+from gpipe_sim.pricing.hardware import Accelerator
 
 Placement = tuple[tuple[int, ...], ...]
 

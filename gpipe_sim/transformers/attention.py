@@ -24,6 +24,7 @@ from gpipe_sim.transformers.rotary import turn
 from gpipe_sim.transformers.transformer import Dropout
 
 Array = np.ndarray
+FUSED = 4  #: samples times heads, of which softmax with its mask is one kernel
 
 
 class Attention(Layer):
@@ -208,14 +209,19 @@ class Attention(Layer):
         )
 
     def _core_work(self, qkv: MetaArray) -> Work:
-        """Scores, softmax and what they mix: two products, and a kernel or two between them."""
+        """Scores, softmax and what they mix.
+
+        Softmax is one kernel, with its mask and scale, where samples times heads are a multiple of 4, as in
+        Megatron-LM; elsewhere each of these reads and writes all scores.
+        """
         batch, sequence, _ = qkv.shape
         each, number, drops = batch * self.heads, qkv.dtype.itemsize, bool(self.dropout.rate)
         scores = Product(each, sequence, sequence, self.mixed // self.heads, weight=False)
         mixes = scores._replace(n=scores.k, k=sequence)
-        moved = each * sequence**2 * (2 * number + (2 * number + 1) * drops)  # a byte says what dropout keeps
-        again = Work((scores,), moved, launches=2 + drops) if self.recompute else None
-        return Work((scores, mixes), moved, launches=3 + drops, again=again)
+        passes, kernels = (2, 1) if each % FUSED == 0 else (8, 5)
+        moved = each * sequence**2 * (passes * number + (2 * number + 1) * drops)  # a byte says what stays
+        again = Work((scores,), moved, launches=1 + kernels + drops) if self.recompute else None
+        return Work((scores, mixes), moved, launches=2 + kernels + drops, again=again)
 
     def _flash_work(self, qkv: MetaArray) -> Work:
         """One kernel, which reads queries, keys and values and writes what they give; scores stay inside."""

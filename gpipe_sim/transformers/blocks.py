@@ -70,10 +70,10 @@ class Chain(Layer):
         other.layers = tuple(b if a is None else a for a, b in zip(found, self.layers, strict=True))
         return other
 
-    def _works(self, x: Boundary) -> Iterator[Work]:
+    def _works(self, x: Any) -> Iterator[Work]:
         """What each of its layers does."""
         for layer in self.layers:
-            yield layer.work(first(x))
+            yield layer.work(first(x))  # type: ignore[arg-type]
             x, _ = apply_layer(layer, layer.outline, x, Context())
 
     def _down(self, method: str, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, Any]:

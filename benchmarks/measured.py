@@ -1,0 +1,158 @@
+"""How far off is what is predicted? Whole steps that were measured, on rows that the fit has not seen.
+
+python -m benchmarks.measured                                   one half of the committed rows, and all tables
+python -m benchmarks.measured --fit FIT.csv --predict ROWS.csv --out OUT.csv [--by-hand]
+
+Without arguments it writes ``benchmarks/results/measured.json``. ``ROWS.csv`` needs no times; ``OUT.csv``
+has its columns and ``predicted_ms``. Needs scipy: pip install "gpipe_sim[calibrate]".
+"""
+
+import argparse
+import csv
+import json
+import random
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import gpipe_sim as gp
+from benchmarks.published_steps import BETWEEN, FREE, INSIDE, NODE, ONE_FACTOR
+from gpipe_sim.pricing.calibrate import Calibration, Errors, calibrate
+from gpipe_sim.pricing.price import Priced
+from gpipe_sim.pricing.rows import Row, measured_rows, on, read_rows
+
+RESULTS = Path(__file__).parent / "results" / "measured.json"
+LINKS = gp.Nodes(NODE, inside=gp.Link(bandwidth=INSIDE), between=gp.Link(bandwidth=BETWEEN))
+BY_HAND = gp.Cluster(NODE, gp.pricing.A100, memory=80e9, links=LINKS)
+SMALL = 32  #: rows, one for each shape first
+
+
+def predicted(found: Calibration | gp.Cluster, rows: Sequence[Row]) -> list[float]:
+    """The seconds of each row's step."""
+    if isinstance(found, Calibration):
+        return [found.price(row).time for row in rows]
+    return [Priced(row.layout, on(found, row.devices)).time for row in rows]
+
+
+def off(found: Calibration | gp.Cluster, rows: Sequence[Row]) -> dict[str, float]:
+    """The errors on these rows, and the share of them within a tenth."""
+    errors = [each / (row.time or 1) - 1 for each, row in zip(predicted(found, rows), rows, strict=True)]
+    return asdict(Errors.of(errors)) | {"within 10%": sum(abs(e) < 0.1 for e in errors) / len(errors)}
+
+
+def group(row: Row) -> tuple[str, ...]:
+    """A task that one would plan: GPUs, batch and model."""
+    return tuple(row.given[name] for name in ("gpus", "global_batch", "hidden", "layers", "sequence"))
+
+
+def halves(rows: Sequence[Row], seed: int = 0) -> tuple[list[Row], list[Row]]:
+    """Whole groups in one or the other."""
+    groups = sorted({group(row) for row in rows})
+    random.Random(seed).shuffle(groups)
+    first = {*groups[::2]}
+    return [row for row in rows if group(row) in first], [row for row in rows if group(row) not in first]
+
+
+def regret(found: Calibration | gp.Cluster, rows: Sequence[Row]) -> dict[str, float]:
+    """Of groups with several rows: how often the predicted best is the best, and how much longer it takes."""
+    groups = defaultdict(list)
+    for row, each in zip(rows, predicted(found, rows), strict=True):
+        groups[group(row)].append((each, row.time or 0.0))
+    chosen = [min(some)[1] / min(time for _, time in some) - 1 for some in groups.values() if len(some) > 2]
+    best = sum(each == 0 for each in chosen)
+    return {"groups": len(chosen), "best found": best, "mean": statistics.mean(chosen), "worst": max(chosen)}
+
+
+def one_of_each_shape(rows: Sequence[Row], seed: int = 0) -> tuple[list[Row], list[Row]]:
+    """So many rows, of every shape of block one first; and the others."""
+    shuffled = random.Random(seed).sample(list(rows), len(rows))
+    first: dict[tuple, Row] = {}
+    for row in shuffled:
+        first.setdefault(next(piece.shape for piece in row.layout.pieces if piece.shape) or (), row)
+    chosen = [*first.values(), *(row for row in shuffled if row not in first.values())][:SMALL]
+    return chosen, [row for row in shuffled if row not in chosen]
+
+
+def tables() -> dict[str, dict]:
+    """The steps of papers and logs, by the numbers set by hand; two groups by one factor, which is said."""
+    found = {}
+    for make in (*FREE, *ONE_FACTOR):
+        steps = list(make())
+        errors = [step.priced(gp.pricing.A100).time / step.seconds - 1 for step in steps]
+        factor = 1 / (1 + errors[0]) if make in ONE_FACTOR else None
+        rest = [factor * (1 + error) - 1 for error in errors[1:]] if factor else errors
+        found[steps[0].group] = asdict(Errors.of(rest)) | {"factor": factor, "errors": errors}
+    return found
+
+
+def run() -> dict:
+    """Everything; printed line by line."""
+    results: dict[str, dict] = {}
+
+    def say(name: str, found: dict) -> None:
+        results[name] = found
+        shown = {key: value for key, value in found.items() if isinstance(value, int | float)}
+        print(f"{name:44}" + "  ".join(f"{key} {value:.3g}" for key, value in shown.items()), flush=True)
+
+    for name in ("one-node", "many-nodes"):
+        rows = measured_rows(name)
+        fit, others = halves(rows)
+        say(f"{name}, by hand", off(BY_HAND, others))
+        for shapes in (False, True):
+            found = calibrate(BY_HAND, fit, shapes=shapes)
+            what = f"{name}, {'with shapes' if shapes else 'numbers'}"
+            say(what, off(found, others))
+            say(f"{what}: plans", regret(found, others))
+        if name == "one-node":
+            few, rest = one_of_each_shape(rows)
+            say(f"{name}, {SMALL} rows", off(calibrate(BY_HAND, few), rest))
+            alone = [row for row in rows if row.given["pipeline"] == "1"]
+            piped = [row for row in rows if row.given["pipeline"] != "1"]
+            say(f"{name}, pipelines from rows without", off(calibrate(BY_HAND, alone), piped))
+            say("many-nodes, from one node", off(calibrate(BY_HAND, rows), measured_rows("many-nodes")))
+            say(f"{name}, shapes never seen", never_seen(rows))
+    for name, table in tables().items():
+        say(name, table)
+    return results
+
+
+def never_seen(rows: Sequence[Row], folds: int = 4) -> dict[str, float]:
+    """Whole shapes of blocks left out, a quarter at a time."""
+    shapes = sorted({next(piece.shape for piece in row.layout.pieces if piece.shape) or () for row in rows})
+    random.Random(0).shuffle(shapes)
+    errors: list[float] = []
+    for fold in range(folds):
+        left = {*shapes[fold::folds]}
+        out = [row for row in rows if any(piece.shape in left for piece in row.layout.pieces)]
+        found = calibrate(BY_HAND, [row for row in rows if row not in out], shapes=False)
+        errors += [time / (row.time or 1) - 1 for time, row in zip(predicted(found, out), out, strict=True)]
+    return asdict(Errors.of(errors))
+
+
+def predict(fit: str | None, rows: str, out: str) -> None:
+    """Write the rows with what is predicted for each."""
+    asked = read_rows(rows)
+    found = calibrate(BY_HAND, read_rows(fit)) if fit else BY_HAND
+    columns = [*dict.fromkeys([*asked[0].given, "predicted_ms"])] if asked else ["predicted_ms"]
+    with open(out, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        for row, seconds in zip(asked, predicted(found, asked), strict=True):
+            writer.writerow({**row.given, "predicted_ms": f"{1000 * seconds:.6g}"})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.measured", description=__doc__.split("\n")[0])
+    parser.add_argument("--fit", help="measured rows, CSV")
+    parser.add_argument("--predict", help="rows to predict, CSV")
+    parser.add_argument("--out", help="where these go with predicted_ms, CSV")
+    parser.add_argument("--by-hand", action="store_true", help="fit nothing")
+    asked = parser.parse_args()
+    if asked.predict:
+        if not asked.out or bool(asked.fit) == asked.by_hand:
+            parser.error("--predict needs --out, and either --fit FIT.csv or --by-hand")
+        predict(asked.fit, asked.predict, asked.out)
+    else:
+        RESULTS.write_text(json.dumps(run(), indent=1) + "\n")

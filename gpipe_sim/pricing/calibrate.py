@@ -1,0 +1,247 @@
+"""A cluster's numbers, and a factor for each shape of block, from steps that were measured.
+
+Numbers that a cluster states are fitted together, in logarithms, so that no step counts more for being long;
+what it leaves at 0 or infinite stays so. Then, for each shape of block, the factor that its rows need.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, inf, log
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.errors import got, listed, require, require_flags
+from gpipe_sim.links.links import Link, Nodes
+from gpipe_sim.pricing.cluster import Cluster
+from gpipe_sim.pricing.hardware import SHEET, Accelerator
+from gpipe_sim.pricing.layout import Shape
+from gpipe_sim.pricing.price import Priced
+from gpipe_sim.pricing.rows import Row, on
+
+OWNER = "calibrate"
+NUMBERS = "flops", "hbm", "launch", "exposed", "call", "vocabulary", "microbatch", "step"
+LINKS = "inside", "between"
+APART = 20.0  #: times that a fitted number may be more or less than it was
+REACHED = 0.93  #: of a data sheet; no product is known to reach more
+WELL = 0.05  #: an error from which on a row counts less than its square: some are outliers
+PER_NUMBER = 3  #: rows for each number that is fitted
+FOLDS = 4
+CONTRADICT = 0.2  #: share by which rows of one configuration may differ
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Shares by which predictions are off, without their signs."""
+
+    mean: float
+    median: float
+    p90: float
+    worst: float
+
+    @classmethod
+    def of(cls, errors: Sequence[float]) -> "Errors":
+        """Of predicted / measured - 1."""
+        off = np.abs(np.array(errors, float))
+        return cls(float(off.mean()), float(np.median(off)), float(np.percentile(off, 90)), float(off.max()))
+
+    def __str__(self) -> str:
+        return f"mean {self.mean:.1%}, median {self.median:.1%}, p90 {self.p90:.1%}, worst {self.worst:.1%}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    """What ``calibrate`` found. ``cluster`` has the numbers, ``factors`` one for each shape of block.
+
+    ``fitted`` are the errors on the rows themselves, ``left_out`` on rows that were left out, a quarter at a
+    time; ``at_bounds`` names what would be fitted further than is possible, ``wanted`` says of what there
+    are too few rows.
+    """
+
+    cluster: Cluster
+    factors: Mapping[Shape, float]
+    fitted: Errors
+    left_out: Errors | None
+    at_bounds: tuple[str, ...]
+    wanted: tuple[str, ...]
+
+    def price(self, row: Row) -> Priced:
+        """A row of a table on this cluster, with what is known of the shape of its blocks."""
+        return Priced(row.layout, on(self.cluster, row.devices), self.factors)
+
+    def __str__(self) -> str:
+        left = f"left out: {self.left_out}" if self.left_out else "too few rows to leave some out"
+        bounds = f"at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else "nothing at bounds"
+        return "\n".join([f"fitted: {self.fitted}", left, bounds, *self.wanted])
+
+    def __repr__(self) -> str:
+        return f"<Calibration with {len(self.factors)} factors, {self.left_out or self.fitted}>"
+
+
+def calibrate(cluster: Cluster, rows: Sequence[Row], shapes: bool = True) -> Calibration:
+    """The numbers of a cluster from measured steps, such as ``pricing.read_rows(path)`` gives.
+
+    ``cluster`` says what to begin with, and what to fit: every number that it states of its accelerator and
+    links. A number ends within a twentieth and twenty times what it was; the rates of a card that says what
+    its data sheet promises stay below that. With ``shapes`` each shape of block, (samples, places, features,
+    tensor degree), gets a factor, the median of its rows.
+
+    It needs scipy: pip install "gpipe_sim[calibrate]". ValueError for too few rows, rows without a time, or
+    rows of one configuration that contradict each other; ImportError without scipy.
+    """
+    require(OWNER, cluster, Cluster, "a cluster, such as Cluster(8, pricing.A100, memory=80e9)")
+    require_flags(OWNER, shapes=shapes)
+    rows = listed(OWNER, "rows, as read_rows(path) gives them", rows)
+    for row in rows:
+        require(OWNER, row, Row, "rows, as read_rows(path) gives them")
+    names = _stated(cluster, rows)
+    _require_rows(rows, names)
+    found, bounds = _fit(cluster, rows, names)
+    factors = _factors(found, rows) if shapes else {}
+    fitted = [_error(found, factors, row) for row in rows]
+    left = list(_left_out(found, rows, names, shapes)) if len(rows) >= FOLDS * len(names) else []
+    wanted = tuple(_wanted(rows, names, shapes))
+    return Calibration(
+        found, factors, Errors.of(fitted), Errors.of(left) if left else None, tuple(bounds), wanted
+    )
+
+
+def _require_rows(rows: Sequence[Row], names: Sequence[str]) -> None:
+    if len(rows) < len(names):
+        raise ValueError(
+            f"{OWNER} needs at least {len(names)} rows to fit {', '.join(names)} {got(len(rows))}; give more "
+            "rows, or a cluster that states fewer numbers"
+        )
+    if any(row.time is None for row in rows):
+        raise ValueError(f"{OWNER} needs rows with a time: the column ms is empty in one")
+    alike = defaultdict(list)
+    for row in rows:
+        key = tuple(value for column, value in sorted(row.given.items()) if column != "ms")
+        alike[key].append(float(row.time or 0))
+    for times in alike.values():
+        if max(times) > (1 + CONTRADICT) * min(times):
+            raise ValueError(
+                f"{OWNER} needs rows that agree: one configuration took {min(times):.4g} s and "
+                f"{max(times):.4g} s"
+            )
+
+
+def _stated(cluster: Cluster, rows: Sequence[Row]) -> list[str]:
+    """What can be fitted: numbers that the cluster states and that some row depends on."""
+    given = {name: getattr(cluster.accelerator, name) for name in NUMBERS}
+    links = cluster.links if isinstance(cluster.links, Nodes) else None
+    given |= {name: getattr(links, name).bandwidth for name in LINKS if links}
+    layouts = [row.layout for row in rows]
+    per_node = links.devices_per_node if links else 0
+    seen = {
+        "call": any(each.tensor > 1 for each in layouts),
+        "vocabulary": any(each.tensor == 1 for each in layouts),
+        "inside": any(row.devices > 1 for row in rows),
+        "between": any(row.devices > per_node for row in rows),
+    }
+    return [name for name, value in given.items() if value and value != inf and seen.get(name, True)]
+
+
+def _fit(
+    cluster: Cluster, rows: Sequence[Row], names: Sequence[str], tries: int = 25
+) -> tuple[Cluster, list[str]]:
+    try:
+        from scipy.optimize import least_squares  # type: ignore[import-untyped]
+    except ImportError:
+        raise ImportError(f'{OWNER} needs scipy: pip install "gpipe_sim[calibrate]"') from None
+    start = [log(_number(cluster, name)) for name in names]
+    promised = SHEET.get(cluster.accelerator.card, (inf, inf))
+    sheet = dict(zip(("flops", "hbm"), (REACHED * rate for rate in promised), strict=True))
+    low = [each - log(APART) for each in start]
+    high = [min(each + log(APART), log(_most(name, sheet))) for name, each in zip(names, start, strict=True)]
+    start = [min(each, b - 1e-6) for each, b in zip(start, high, strict=True)]
+    measured = np.array([row.time for row in rows])
+
+    def off(logs: np.ndarray) -> np.ndarray:
+        changed = _changed(cluster, names, logs.tolist())
+        return np.log([_time(changed, {}, row) for row in rows] / measured)
+
+    found: Any = least_squares(
+        off, start, bounds=(low, high), loss="soft_l1", f_scale=WELL, diff_step=1e-3, max_nfev=tries
+    )
+    margin = 0.01
+    bounds = [
+        name
+        for name, x, a, b in zip(names, found.x, low, high, strict=True)
+        if x < a + margin or x > b - margin
+    ]
+    return _changed(cluster, names, found.x.tolist()), bounds
+
+
+def _most(name: str, sheet: Mapping[str, float]) -> float:
+    return 0.99 if name == "exposed" else sheet.get(name, inf)
+
+
+def _number(cluster: Cluster, name: str) -> float:
+    if name in LINKS:
+        return float(getattr(cluster.links, name).bandwidth)
+    return float(getattr(cluster.accelerator, name))
+
+
+def _changed(cluster: Cluster, names: Sequence[str], logs: Sequence[float]) -> Cluster:
+    new = {name: exp(each) for name, each in zip(names, logs, strict=True)}
+    links: Any = cluster.links
+    for name in LINKS:
+        if name in new:
+            links = replace(links, **{name: Link(getattr(links, name).latency, new[name])})
+    numbers: dict[str, Any] = {name: value for name, value in new.items() if name not in LINKS}
+    accelerator: Accelerator = replace(cluster.accelerator, **numbers)
+    return replace(cluster, accelerator=accelerator, links=links)
+
+
+def _time(cluster: Cluster, factors: Mapping[Shape, float], row: Row) -> float:
+    return Priced(row.layout, on(cluster, row.devices), factors).time
+
+
+def _error(cluster: Cluster, factors: Mapping[Shape, float], row: Row) -> float:
+    return _time(cluster, factors, row) / float(row.time or 1) - 1
+
+
+def _factors(cluster: Cluster, rows: Sequence[Row]) -> dict[Shape, float]:
+    """For each shape of block, what its rows need in the middle."""
+    found = defaultdict(list)
+    for row in rows:
+        shapes = dict.fromkeys(piece.shape for piece in row.layout.pieces if piece.shape)
+        if len(shapes) == 1:
+            [shape] = shapes
+            found[shape].append(_needed(cluster, shape, row))
+    return {shape: median(each) for shape, each in found.items()}
+
+
+def _needed(cluster: Cluster, shape: Shape, row: Row) -> float:
+    """By which factor blocks take as long as measured: a step takes nearly a sum of them and the rest."""
+    factor = 1.0
+    for _ in range(3):
+        now, more = (_time(cluster, {shape: each}, row) for each in (factor, factor * 1.05))
+        slope = (more - now) / (0.05 * factor)
+        if slope <= 0:
+            break
+        factor = max(0.05, factor + (float(row.time or 0) - now) / slope)
+    return factor
+
+
+def _left_out(cluster: Cluster, rows: Sequence[Row], names: Sequence[str], shapes: bool) -> Iterator[float]:
+    """The errors of rows that the fit had not seen."""
+    for fold in range(FOLDS):
+        seen = [row for i, row in enumerate(rows) if i % FOLDS != fold]
+        found, _ = _fit(cluster, seen, names, tries=6)
+        factors = _factors(found, seen) if shapes else {}
+        yield from (_error(found, factors, row) for i, row in enumerate(rows) if i % FOLDS == fold)
+
+
+def _wanted(rows: Sequence[Row], names: Sequence[str], shapes: bool) -> Iterator[str]:
+    if (few := PER_NUMBER * len(names)) > len(rows):
+        yield f"{len(names)} numbers would like {few} rows: there are {len(rows)}"
+    counts: dict[Shape, int] = defaultdict(int)
+    for row in rows:
+        for shape in {piece.shape for piece in row.layout.pieces if piece.shape}:
+            counts[shape] += 1
+    if shapes and (single := sum(count == 1 for count in counts.values())):
+        yield f"{single} of {len(counts)} shapes have one row alone: nobody knows how far off it is"

@@ -1,0 +1,49 @@
+"""Which devices sum together on a cluster, and how fast: tensor parallelism innermost, pipelines outermost.
+
+    node 0                            node 1
+    [ 0 1 | 2 3 ]  [ 4 5 | 6 7 ]      ...          tensor 2: pairs; replicas 2: 0 and 2, 1 and 3;
+      replica 0  1     0    1                      a stage is four devices, the next stage the next four
+
+Megatron-LM numbers its devices so. Groups that leave their nodes share what these send out.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+from gpipe_sim.errors import Real
+from gpipe_sim.links.links import Link, Nodes
+from gpipe_sim.pricing.cluster import Placed
+
+
+class Group(NamedTuple):
+    """So many devices that sum arrays, each of them ``stride`` after the one before."""
+
+    devices: int
+    stride: int
+
+    def ring(self, links: Link | Nodes, size: Real) -> float:
+        """How long a ring all-reduce of so many bytes takes; half of it are a reduce-scatter, a gather."""
+        if self.devices == 1:
+            return 0.0
+        link = self.link(links)
+        share = 2 * (self.devices - 1)
+        return float(share * (link.latency + size / self.devices / link.bandwidth))
+
+    def link(self, links: Link | Nodes) -> Link:
+        """The slowest link of the ring, with the share of it that the group has."""
+        if isinstance(links, Link):
+            return links
+        inside, between, node = links.inside, links.between, links.devices_per_node
+        if self.devices * self.stride <= node:
+            return inside
+        rings = min(self.stride, node)  # that leave a node side by side
+        shared = between.bandwidth if between.bandwidth == inf else between.bandwidth * node / rings
+        return Link(max(inside.latency, between.latency), min(inside.bandwidth, shared))
+
+
+def stage_links(links: Link | Nodes, stages: int, stride: int) -> Link | Nodes:
+    """The links between the devices of one pipeline."""
+    if isinstance(links, Link):
+        return links
+    nodes = tuple(device * stride // links.devices_per_node for device in range(stages))
+    return Placed(1, links.inside, links.between, nodes)

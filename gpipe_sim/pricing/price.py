@@ -1,0 +1,202 @@
+"""What a step of a given configuration takes: a model, a cluster, and how one is laid out on the other."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.device import Batch
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.losses import Loss, cross_entropy
+from gpipe_sim.core.one_f_one_b import OneFOneB
+from gpipe_sim.core.program import CODE
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.errors import require
+from gpipe_sim.pricing.cluster import Cluster
+from gpipe_sim.pricing.groups import stage_links
+from gpipe_sim.pricing.layer_times import LayerTime, layer_time
+from gpipe_sim.pricing.layout import OWNER, Layout, Shape, read_layout
+
+OPTIMIZER = 40  #: bytes that an update of a weight reads and writes, with its copy and two moments
+Factors = Mapping[Shape, float]  #: by which a block of this shape takes longer than was computed
+
+
+def price(
+    model: Sequence[Layer],
+    cluster: Cluster,
+    batch: Batch,
+    loss: "Loss | None" = None,
+    *,
+    tensor: int = 1,
+    pipeline: int = 1,
+    replicas: "int | None" = None,
+    microbatch: int = 1,
+    schedule: "type[Schedule] | None" = None,
+    stages_per_device: int | None = None,
+    cut: Sequence[int] | None = None,
+    recompute: str = "none",
+    sequence_parallel: bool = False,
+    zero: int = 0,
+    gradient_bytes: int = 4,
+) -> "Priced":
+    """What a step takes and holds in one configuration, from the work that each layer states.
+
+    >>> tokens = gp.MetaArray((512, 2048), "i4")
+    >>> links = gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=20e9))
+    >>> cluster = gp.Cluster(96, gp.pricing.A100, memory=80e9, links=links)
+    >>> gp.price(gp.gpt3_175b(), cluster, (tokens, tokens), tensor=8, pipeline=12, recompute="full")
+    <Priced: 98.08 in all, of that bubble 1.989>
+
+    All devices are used: ``tensor`` x ``pipeline`` x ``replicas``, numbered in this order from the inside, as
+    in Megatron-LM. ``microbatch`` are the samples of one; ``cut`` the layers of each stage: blocks are dealt
+    out evenly unless it is given. ``recompute`` is per block: "selective" makes attention's core again,
+    "full" all of it. ``sequence_parallel`` deals out what is no product along the sequence. With ``zero`` 1
+    the replicas share out the optimizer's state, with 2 the gradients too; ``gradient_bytes`` are those of
+    one gradient.
+
+    How a layer's time is found says ``Accelerator``; messages take the cluster's links, stage by stage; then
+    the gradients of a stage are summed over its replicas in a ring, and its weights are updated.
+    ``loss`` is cross_entropy and ``schedule`` OneFOneB unless given. ``gp.pricing.calibrate`` fits the
+    cluster's numbers to measured steps.
+
+    ValueError for degrees that do not divide heads, layers, devices or the batch; TypeError for what is no
+    model, cluster or batch.
+    """
+    require(OWNER, cluster, Cluster, "a cluster, such as Cluster(8, A100, memory=80e9)")
+    loss = cross_entropy if loss is None else loss
+    schedule = OneFOneB if schedule is None else schedule
+    layout = read_layout(
+        model, cluster.devices, batch, loss, tensor=tensor, pipeline=pipeline, replicas=replicas,
+        microbatch=microbatch, schedule=schedule, stages_per_device=stages_per_device, cut=cut,
+        recompute=recompute, sequence_parallel=sequence_parallel, zero=zero, gradient_bytes=gradient_bytes,
+    )  # fmt: skip
+    return Priced(layout, cluster)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Priced:
+    """One configuration on a cluster. ``factors`` multiply what blocks of some shapes take."""
+
+    layout: Layout
+    cluster: Cluster
+    factors: Factors = field(default_factory=dict)
+
+    @cached_property
+    def time(self) -> float:
+        """Of a step, in the unit of the accelerator: until the last weights are updated."""
+        return self._end(self.timeline) + self._constants
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """One replica, until its last backward ends; a device stands for ``tensor`` of them."""
+        return self._simulated(self._costs(), messages=True)
+
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """What the time is made of, each added to those before it; they add up to ``time``.
+
+        - work: products and other bytes of the device that has most of the model's blocks to do.
+        - tensor: the sums of tensor parallelism; host: by how much starting kernels makes it longer.
+        - head: embedding, head and loss, as far as the device with most to do has more for them.
+        - bubble: how long that device waits if messages take no time; messages: by how much these add.
+        - gradients: the sums over replicas, as far as they end later; optimizer: the updates.
+        - rest: what each microbatch and step take beside everything else.
+        """
+        bare = replace(self.cluster.accelerator, launch=0, exposed=0)
+        blocks = self.layout.counts * [not piece.end for piece in self.layout.pieces]
+        busiest = [
+            self._busiest(self._costs(bare, blocks, lambda _: 0.0)),
+            self._busiest(self._costs(bare, blocks)),
+            self._busiest(self._costs(counts=blocks)),
+            self._busiest(self._costs()),
+        ]
+        alone = self._simulated(self._costs(), messages=False).makespan
+        summed = self._end(self.timeline, update=False)
+        steps = [*busiest, alone, self.timeline.makespan, summed, self._end(self.timeline), self.time]
+        names = "work", "tensor", "host", "head", "bubble", "messages", "gradients", "optimizer", "rest"
+        return dict(zip(names, np.diff([0.0, *map(float, steps)]).tolist(), strict=True))
+
+    @property
+    def unseen(self) -> tuple[Shape, ...]:
+        """Shapes of blocks that no factor is known for, where others have one."""
+        shapes = dict.fromkeys(piece.shape for piece in self.layout.pieces if piece.shape)
+        return tuple(shape for shape in shapes if shape not in self.factors) if self.factors else ()
+
+    @property
+    def _constants(self) -> float:
+        accelerator = self.cluster.accelerator
+        return float(accelerator.step + accelerator.microbatch * self.layout.schedule.microbatches)
+
+    def _costs(
+        self, accelerator: Any = None, counts: np.ndarray | None = None, ring: Callable | None = None
+    ) -> Costs:
+        """F, I and W of each stage."""
+        accelerator = accelerator or self.cluster.accelerator
+        counts = self.layout.counts if counts is None else counts
+        split = Kind.W in self.layout.schedule.program.where
+        each = np.array([self._piece(piece, accelerator, ring, split) for piece in self.layout.pieces])
+        forward, input_grad, weight_grad = (counts @ each).T.tolist()
+        return Costs(forward, input_grad, weight_grad, overhead=accelerator.overhead)
+
+    def _piece(self, piece, accelerator, ring: Callable | None, split: bool) -> tuple[float, float, float]:
+        """What F, I and W take of a layer: a full backward starts kernels of both while the device works."""
+        flops = accelerator.vocabulary if piece.vocabulary and accelerator.vocabulary else accelerator.flops
+        sums = ring or self._sum
+        found: LayerTime = layer_time(
+            piece.work, piece.weights, piece.sums, accelerator, sums, piece.number, float(flops)
+        )
+        factor = self.factors.get(piece.shape, 1.0)
+        forward = found.forward.takes(accelerator)
+        if split:
+            back, weight = found.input_grad.takes(accelerator), found.weight_grad.takes(accelerator)
+        else:
+            full = found.input_grad + found.weight_grad
+            both, done = full.takes(accelerator), full.device + full.sums
+            weight = both * found.weight_grad.device / done if done else 0.0
+            back = both - weight
+        return factor * forward, factor * back, factor * weight
+
+    def _sum(self, size: int) -> float:
+        group = self.layout.tensor_group
+        if group.devices == 1:
+            return 0.0
+        return group.ring(self.cluster.links, size) + float(self.cluster.accelerator.call)
+
+    def _busiest(self, costs: Costs) -> float:
+        """What the device with most to do takes."""
+        done = self._simulated(costs, messages=False)
+        return max(float(sum(span.end - span.start for span in row)) for row in done.rows)
+
+    def _simulated(self, costs: Costs, messages: bool) -> Timeline:
+        layout, links = self.layout, self.cluster.links
+        if not messages or layout.schedule.devices == 1:
+            return simulate(layout.schedule, costs)
+        reached = stage_links(links, layout.schedule.devices, layout.tensor * layout.replicas)
+        return simulate(layout.schedule, costs, links=reached, message_bytes=layout.message)
+
+    def _end(self, timeline: Timeline, update: bool = True) -> float:
+        """When the last stage has its gradients summed, and its weights updated."""
+        layout, hbm = self.layout, float(self.cluster.accelerator.hbm)
+        shared = layout.replicas if layout.zero else 1
+        program = timeline.schedule.program
+        backward = np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W]))
+        ready = np.zeros(program.stages)
+        np.maximum.at(ready, program.stage[backward], timeline.end[program.entry[backward]].astype(float))
+        ends = []
+        for held in program.placement:
+            free = 0.0
+            for stage in sorted(held, key=lambda stage: ready[stage]):
+                size = layout.weights[stage] * layout.gradient_bytes
+                free = max(free, ready[stage]) + layout.replica_group.ring(self.cluster.links, size)
+            weights = sum(layout.weights[stage] for stage in held)
+            ends.append(free + update * OPTIMIZER * weights / shared / hbm)
+        return max(ends)
+
+    def __repr__(self) -> str:
+        return f"<Priced: {number(self.time)} in all, of that bubble {number(self.parts['bubble'])}>"

@@ -1,0 +1,62 @@
+"""Numbers of a cluster from measured steps: those that made the steps come back, and others are refused."""
+
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.pricing.calibrate import calibrate
+from gpipe_sim.pricing.price import Priced
+from gpipe_sim.pricing.rows import measured_rows, on
+
+scipy = pytest.importorskip("scipy")
+
+LINKS = gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=20e9))
+BY_HAND = gp.Cluster(8, gp.pricing.A100, memory=80e9, links=LINKS)
+FEW = random.Random(1).sample(measured_rows("one-node"), 40)
+
+
+def test_numbers_that_made_the_steps_come_back():
+    truth = replace(gp.pricing.A100, flops=230e12, hbm=1.4e12, launch=4e-5, exposed=0.3, call=2e-4)
+    made = replace(BY_HAND, accelerator=truth)
+    rows = [replace(row, time=Priced(row.layout, on(made, row.devices)).time, given={}) for row in FEW]
+    rows = [replace(row, given={"row": str(i)}) for i, row in enumerate(rows)]
+    found = calibrate(BY_HAND, rows)
+    for name in ("flops", "hbm", "launch", "exposed", "call", "vocabulary"):
+        assert getattr(found.cluster.accelerator, name) == pytest.approx(getattr(truth, name), rel=0.02), name
+    assert found.fitted.worst < 1e-3 and not found.at_bounds
+    assert all(factor == pytest.approx(1, abs=1e-3) for factor in found.factors.values())
+
+
+@cache
+def from_few():
+    return calibrate(BY_HAND, FEW)
+
+
+def test_rows_that_were_left_out_are_predicted_better_than_by_hand():
+    found = from_few()
+    rest = [row for row in measured_rows("one-node") if row not in FEW][::5]
+    fitted = [abs(found.price(row).time / row.time - 1) for row in rest]
+    by_hand = [abs(Priced(row.layout, on(BY_HAND, row.devices)).time / row.time - 1) for row in rest]
+    assert sum(fitted) < 0.5 * sum(by_hand)
+    assert found.fitted.mean < found.left_out.mean < 0.1 and "left out" in str(found)
+    assert set(found.at_bounds) <= {"flops", "hbm", "step", "microbatch"}
+
+
+def test_the_same_shapes_have_factors_and_others_are_said_to_be_unseen():
+    found = from_few()
+    seen = {piece.shape for row in FEW for piece in row.layout.pieces if piece.shape}
+    assert found.factors.keys() == seen
+    assert found.price(FEW[0]).unseen == ()
+    assert found.price(measured_rows("many-nodes")[0]).unseen
+
+
+def test_too_few_rows_rows_without_a_time_and_rows_that_contradict_are_refused():
+    with pytest.raises(ValueError, match="rows to fit flops, hbm"):
+        calibrate(BY_HAND, FEW[:1])
+    with pytest.raises(ValueError, match="rows with a time"):
+        calibrate(BY_HAND, [*FEW, replace(FEW[0], time=None)])
+    with pytest.raises(ValueError, match="rows that agree: one configuration took"):
+        calibrate(BY_HAND, [*FEW, replace(FEW[0], time=2 * FEW[0].time)])
