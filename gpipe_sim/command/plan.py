@@ -30,7 +30,8 @@ SIZES = ("blocks", "features", "heads", "tokens", "sequence")
 
 def add(parser: ArgumentParser) -> None:
     model, cluster = parser.add_argument_group("the model"), parser.add_argument_group("the cluster")
-    model.add_argument("--model", required=True, choices=[*KNOWN, "gpt"], help="gpt is of your own sizes")
+    help_ = f"gpt, of your own sizes, or one of {', '.join(KNOWN)}"
+    model.add_argument("--model", required=True, choices=[*KNOWN, "gpt"], metavar="NAME", help=help_)
     for size in SIZES[:-1]:
         model.add_argument(f"--{size}", type=int, metavar="N", help="of a gpt")
     model.add_argument("--sequence", type=int, metavar="N", help="tokens in a text (default: all it takes)")
