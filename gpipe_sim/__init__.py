@@ -111,6 +111,7 @@ HOOKS = {
     "needs_of_updates": "streams.updates:needs_of_updates",
     "sum_copies": "replicas.ring:sum_copies",
     "own_copies": "replicas.copies:own_copies",
+    "tied": "replicas.tied:sum_tied",
     "balance_by_word": "balance.by_layers:balance_by_word",
     "stopwatch": "balance.stopwatch:measured",
 }

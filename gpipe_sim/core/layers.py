@@ -62,6 +62,8 @@ class Layer(ABC):
 
     #: Whether it takes and gives what travels along with x, such as a mask: (x, mask). See ``core.boundary``.
     carries = False
+    #: Whether its weights are another layer's too, so that the gradients of both are to be summed.
+    tied = False
 
     def __init__(self):
         self.parameters: dict[str, Array] = {}
@@ -274,12 +276,7 @@ class GELU(Layer):
         return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))
 
 
-LAYERS = (
-    Linear,
-    ReLU,
-    Tanh,
-    GELU,
-)
+LAYERS = (Linear, ReLU, Tanh, GELU)
 
 ACTIVATIONS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 

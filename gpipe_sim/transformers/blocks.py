@@ -32,6 +32,8 @@ class Chain(Layer):
     def __init__(self, *layers: Layer):
         for layer in layers:
             require(type(self).__name__, layer, Layer, "layers")
+            if layer.tied:
+                raise ValueError(f"{type(self).__name__} cannot hold {layer!r}, which a step has to find")
         if not layers:
             raise ValueError(f"{type(self).__name__} needs at least one layer")
         self.layers = layers

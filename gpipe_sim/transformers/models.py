@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gpipe_sim.core.layers import Layer, Linear
-from gpipe_sim.errors import listed, require, require_few, whole
+from gpipe_sim.errors import listed, require, require_few, require_flags, whole
 from gpipe_sim.transformers.blocks import TransformerBlock
 from gpipe_sim.transformers.llama import Head, LlamaBlock, RMSNorm
 from gpipe_sim.transformers.transformer import Embedding, LayerNorm, Positions
@@ -26,16 +26,19 @@ def gpt(
     causal: bool = True,
     dropout: float = 0.0,
     flash: bool = False,
+    tied: bool = False,
     rng: np.random.Generator | None = None,
     dtype: "DTypeLike" = "float32",
 ) -> list[Layer]:
     """A language model: embedding, positions, Transformer blocks, LayerNorm, and a linear head over tokens.
 
     Inputs are whole numbers (batch, at most ``sequence``), outputs (batch, sequence, tokens). The head has
-    weights of its own. With ``flash``, attention is computed tile by tile. Without ``rng`` the model is on
-    paper: it can be profiled, but not run; there ``dtype`` may also be "bfloat16".
+    weights of its own; if ``tied``, those of the embedding, and no biases (``Head``). With ``flash``,
+    attention is computed tile by tile. Without ``rng`` the model is on paper: it can be profiled, but not
+    run; there ``dtype`` may also be "bfloat16".
     """
     _require_blocks("gpt", blocks)
+    require_flags("gpt", tied=tied)
     how: dict[str, Any] = {
         "norm": norm,
         "causal": causal,
@@ -44,12 +47,14 @@ def gpt(
         "rng": rng,
         "dtype": dtype,
     }
+    embedding = Embedding(tokens, features, rng=rng, dtype=dtype)
+    ends: dict[str, Any] = {"rng": rng, "dtype": dtype}
     return [
-        Embedding(tokens, features, rng=rng, dtype=dtype),
+        embedding,
         Positions(sequence, features, rng=rng, dtype=dtype),
         *(TransformerBlock(features, heads, **how) for _ in range(blocks)),
         LayerNorm(features, on_paper=rng is None, dtype=dtype),
-        Linear(features, tokens, rng=rng, dtype=dtype),
+        Head(features, tokens, tied_to=embedding, **ends) if tied else Linear(features, tokens, **ends),
     ]
 
 
@@ -63,6 +68,7 @@ def llama(
     kv_heads: int | None = None,
     rotary: float | None = 10_000.0,
     flash: bool = True,
+    tied: bool = False,
     rng: np.random.Generator | None = None,
     dtype: "DTypeLike" = "float32",
 ) -> list[Layer]:
@@ -74,16 +80,19 @@ def llama(
 
     Inputs are whole numbers (batch, sequence), outputs (batch, sequence, tokens). ``hidden`` is the width of
     the SwiGLU; ``kv_heads`` heads of keys and values are shared by all heads; ``rotary`` is the base of the
-    positions. Without ``rng`` the model is on paper: it can be profiled, but not run; there ``dtype`` may
-    also be "bfloat16". ``known_model`` has Llamas of published sizes.
+    positions; if ``tied``, the head has the embedding's weights. Without ``rng`` the model is on paper: it
+    can be profiled, but not run; there ``dtype`` may also be "bfloat16". ``known_model`` has Llamas of
+    published sizes.
     """
     _require_blocks("llama", blocks)
+    require_flags("llama", tied=tied)
     how: dict[str, Any] = {"kv_heads": kv_heads, "rotary": rotary, "flash": flash, "rng": rng, "dtype": dtype}
+    embedding = Embedding(tokens, features, rng=rng, dtype=dtype)
     return [
-        Embedding(tokens, features, rng=rng, dtype=dtype),
+        embedding,
         *(LlamaBlock(features, heads, hidden, **how) for _ in range(blocks)),
         RMSNorm(features, on_paper=rng is None, dtype=dtype),
-        Head(features, tokens, rng=rng, dtype=dtype),
+        Head(features, tokens, tied_to=embedding if tied else None, rng=rng, dtype=dtype),
     ]
 
 
