@@ -37,6 +37,7 @@ from gpipe_sim.transformers import (  # noqa: E402
     PaddingMask,
     attention,
     blocks,
+    llama,
     transformer,
 )
 
@@ -391,7 +392,7 @@ def test_a_layer_without_counterpart_is_taken_once_one_is_named_as_the_refusal_s
 
 
 def test_every_counterpart_is_of_a_listed_layer():
-    rooms = transformer, attention, blocks
+    rooms = transformer, attention, blocks, llama
     listed = {*LAYERS, PaddingMask} | {getattr(room, name) for room in rooms for name in room.__all__}
     assert set(gp.torch_backend.COUNTERPARTS) == listed
 

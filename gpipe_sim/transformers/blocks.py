@@ -206,7 +206,8 @@ class TransformerBlock(Chain):
             else:
                 layers += [Residual(*part, *drop), normal]
         super().__init__(*layers)
-        self.described = f"{features}, {heads}, norm={norm!r}{', causal=True' * bool(causal)}"
+        told = ", causal=True" * bool(causal) + ", flash=True" * bool(flash)
+        self.described = f"{features}, {heads}, norm={norm!r}{told}"
 
     def __repr__(self) -> str:
         return f"TransformerBlock({self.described})"

@@ -242,7 +242,7 @@ class LlamaBlock(Chain):
         paper = rng is None
         super().__init__(*(Residual(RMSNorm(features, on_paper=paper, dtype=dtype), part) for part in parts))
         shared = "" if kv_heads in (None, heads) else f", kv_heads={kv_heads}"
-        self.described = f"{features}, {heads}, {hidden}{shared}"
+        self.described = f"{features}, {heads}, {hidden}{shared}{', flash=False' * (not flash)}"
 
     def __repr__(self) -> str:
         return f"LlamaBlock({self.described})"
