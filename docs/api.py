@@ -97,6 +97,9 @@ def entry(name: str, thing: object) -> str:
         return f".. automodule:: {thing.__name__}\n   :members:\n"
     if inspect.isclass(thing):
         return f".. autoclass:: {name}\n   :members:\n   :show-inheritance:\n"
+    if isinstance(thing, dict):  # which has no words of its own: autodoc would show those of dict
+        module, _, own = name.rpartition(".")
+        return f".. py:data:: {own}\n   :module: {module}\n"
     kind = "function" if callable(thing) else "data"
     return f".. auto{kind}:: {name}\n" + ("   :no-value:\n" if kind == "data" else "")
 

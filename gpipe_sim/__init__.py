@@ -43,9 +43,9 @@ memory: bytes, before anything runs
     gp. deepest_model, predict_memory, profile, recompute_plan
     gp.memory. checkpointed, freed, greedy
 transformers: transformers, on arrays and as sizes alone
-    gp. Adam, bert_large, gpt, gpt3_175b, MixedPrecision
-    gp.transformers. AdamW, Attention, BatchNorm, Checkpoint, Dropout, Embedding, Head, LayerNorm,
-        LlamaBlock, PaddingMask, Positions, Residual, RMSNorm, RMSProp, SequenceMean, SwiGLU,
+    gp. Adam, bert_large, gpt, gpt3_175b, known_model, llama, MixedPrecision
+    gp.transformers. AdamW, Attention, BatchNorm, Checkpoint, Dropout, Embedding, Experts, Head, KNOWN,
+        LayerNorm, LlamaBlock, PaddingMask, Positions, Residual, RMSNorm, RMSProp, SequenceMean, SwiGLU,
         TransformerBlock, unpacked
 replicas: copies of a pipeline, and layers cut in parts
     gp. all_reduce, replicate
@@ -111,6 +111,7 @@ HOOKS = {
     "needs_of_updates": "streams.updates:needs_of_updates",
     "sum_copies": "replicas.ring:sum_copies",
     "own_copies": "replicas.copies:own_copies",
+    "tied": "replicas.tied:sum_tied",
     "balance_by_word": "balance.by_layers:balance_by_word",
     "stopwatch": "balance.stopwatch:measured",
 }

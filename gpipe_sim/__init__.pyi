@@ -81,9 +81,11 @@ from gpipe_sim.streams.pipedream import PipeDream as PipeDream
 from gpipe_sim.streams.staleness import staleness as staleness
 from gpipe_sim.traces.chrome import to_chrome_trace as to_chrome_trace
 from gpipe_sim.traces.read import read_trace as read_trace
-from gpipe_sim.transformers.models import bert_large as bert_large
+from gpipe_sim.transformers.known import bert_large as bert_large
+from gpipe_sim.transformers.known import gpt3_175b as gpt3_175b
+from gpipe_sim.transformers.known import known_model as known_model
 from gpipe_sim.transformers.models import gpt as gpt
-from gpipe_sim.transformers.models import gpt3_175b as gpt3_175b
+from gpipe_sim.transformers.models import llama as llama
 from gpipe_sim.transformers.optimizers import Adam as Adam
 from gpipe_sim.transformers.optimizers import MixedPrecision as MixedPrecision
 from gpipe_sim.viewer.view import view as view

@@ -159,17 +159,39 @@ def numbers(owner: str, name: str, value) -> np.ndarray:
     return array
 
 
-def floating(owner: str, dtype) -> np.dtype:
-    """The dtype, as NumPy's own; ValueError unless it is one of floats."""
+#: Numbers of 2 bytes that NumPy does not have. On paper they are its own of 2 bytes, by another name.
+BFLOAT16 = np.dtype("f2", metadata={"called": "bfloat16"})
+
+
+def called(dtype: np.dtype) -> str:
+    """The name of a dtype."""
+    return str(dtype.metadata["called"] if dtype.metadata and "called" in dtype.metadata else dtype)
+
+
+def as_dtype(value) -> np.dtype:
+    """A dtype, also "bfloat16"; what NumPy raises for what is none."""
+    return BFLOAT16 if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
+
+
+def result_type(*dtypes) -> np.dtype:
+    """NumPy's, but two bytes that were called bfloat16 are called so again."""
+    found, names = np.result_type(*dtypes), [called(each) for each in dtypes if isinstance(each, np.dtype)]
+    return BFLOAT16 if found == BFLOAT16 and "bfloat16" in names else found
+
+
+def floating(owner: str, dtype, on_paper: bool = False) -> np.dtype:
+    """The dtype, as NumPy's own; ValueError unless it is one of floats. Only on paper there is bfloat16."""
     try:
-        found = np.dtype(dtype) if isinstance(dtype, str | type | np.dtype) else None
+        found = as_dtype(dtype) if isinstance(dtype, str | type | np.dtype) else None
     except Exception:  # NumPy prints what it cannot read, and that may raise anything
         found = None
-    if found is None or found.kind != "f":
-        wants_bfloat16 = isinstance(dtype, str) and dtype.startswith("bf")
-        other = "; NumPy has no bfloat16, and 'f2' is as large" * wants_bfloat16
+    name = dtype if found is None else called(found)
+    if found is None or found.kind != "f" or (called(found) == "bfloat16" and not on_paper):
+        other = ""
+        if isinstance(name, str) and name.startswith("bf"):
+            other = "; NumPy has no bfloat16, and 'f2' is as large. A model on paper takes 'bfloat16'"
         raise ValueError(
-            f"{owner} needs a floating dtype {got(dtype) if found is None else f'(got {found})'}{other}"
+            f"{owner} needs a floating dtype {got(dtype) if found is None else f'(got {name})'}{other}"
         )
     return found
 

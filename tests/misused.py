@@ -215,7 +215,9 @@ OWN: dict[str, dict] = {
     "DualPipe": {"microbatches": 4}, "DualPipeV": {"microbatches": 4}, "Linear": {"inputs": 2, "outputs": 2},
     "Explicit": {"rows": ["0F0 0B0"], "placement": [[0]], "microbatches": 1}, "Partition": {"device": None},
     "TransformerBlock": {"features": 8}, "all_reduce": {"timeline": COPIES, "sizes": 4},
-    "gpt": {"features": 8}, "SwiGLU": {"hidden": 16}, "LlamaBlock": {"features": 8, "hidden": 16},
+    "gpt": {"features": 8}, "llama": {"features": 8, "hidden": 4}, "known_model": {"name": "bert-large"},
+    "Experts": {"hidden": 4, "experts": 2, "chosen": 1, "rng": None},
+    "SwiGLU": {"hidden": 16}, "LlamaBlock": {"features": 8, "hidden": 16},
     "price": {
         "model": MLP, "pipeline": 2, "microbatch": 4, "schedule": gp.OneFOneB, "stages_per_device": 1,
         "replicas": 1, "cut": [1, 2],

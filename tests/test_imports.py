@@ -217,6 +217,7 @@ USES = {
     "wrong_updates": "check(updated)",
     "own_copies": "train_step(two, both_ways, batch, mse)",
     "sum_copies": "train_step(two, both_ways, batch, mse)",
+    "tied": "train_step(tied, OneFOneB(2, 2), batch, mse)",
     "balance_by_word": "split(mlp([3, 3, 3]), stages=2, balance='parameters')",
     "stopwatch": "Costs.measured(two, batch, runs=1, warmup=0)",
 }
@@ -261,6 +262,8 @@ from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
 
 two, batch = split(mlp([3, 3, 3]), stages=2), (np.ones((2, 3)), np.ones((2, 3)))
+tied = split(mlp([3, 3, 3]), stages=2)
+tied[1].layers[-1].tied = True
 updated = Explicit(["0F0 0F1 0B1 0B0 0U1", "1F0 1F1 1B1 1B0 1U1"])
 both_ways = Explicit(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], placement=[[0, 1], [1, 0]])
 '''

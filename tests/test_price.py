@@ -125,7 +125,7 @@ HEAD = "gpus,global_batch,micro_batch,hidden,heads,layers,sequence,tensor,pipeli
 BAD_ROWS = {
     "two columns": ("a,b\n1,2\n", "has no column gpus, global_batch"),
     "text": (HEAD + "8,8,x,64,4,4,64,1,2,10\n", "line 2 of 'rows.csv': micro_batch has to be a whole number"),
-    "heads": (HEAD + "8,8,1,64,2,4,64,4,2,10\n", "price needs tensor= to divide the 2 heads"),
+    "heads": (HEAD + "8,8,1,64,2,4,64,4,2,10\n", "TensorParallel needs devices that divide 2 heads"),
     "devices": (HEAD + "6,8,1,64,4,4,64,4,1,10\n", "tensor= x pipeline= to divide the cluster's 6 devices"),
     "layers": (HEAD + "2,8,1,64,4,3,64,1,2,10\n", "cannot deal out 3 x TransformerBlock"),
     "batch": (HEAD + "8,9,1,64,4,4,64,1,2,10\n", "9 samples are not a multiple of 4 replicas x 1"),
@@ -153,7 +153,7 @@ REFUSED = {
     "stages": (priced(pipeline=2, stages_per_device=2), ValueError, "needs stages_per_device=1 for OneFOneB"),
     "a rate": (lambda: gp.Accelerator(400e12, card="A100"), ValueError, "flops <= 3.12e.14, which the data"),
     "a card": (lambda: gp.Accelerator(4e12, card="B1"), ValueError, "card"),
-    "llama": (lambda: tensor_parts([SwiGLU(8, 16, rng=None)] * 3, 2), TypeError, "cannot deal out SwiGLU"),
+    "llama": (lambda: tensor_parts([SwiGLU(8, 15, rng=None)] * 3, 2), ValueError, "cannot deal out SwiGLU"),
 }
 
 

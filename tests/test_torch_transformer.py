@@ -101,6 +101,12 @@ def test_in_a_step_an_unknown_token_says_in_which_stage():
     assert "in the forward of stage 0, Chain" in "".join(error.value.__notes__)
 
 
+def test_a_tied_head_is_refused_as_nobody_would_sum_its_gradients():
+    embedding = Embedding(5, 3, rng=RNG)
+    with pytest.raises(TypeError, match=r"to_torch ties no weights: .* gradients of Head\(3, 5, tied\)"):
+        to_torch([embedding, Head(3, 5, tied_to=embedding, rng=RNG)])
+
+
 def test_where_reading_a_number_would_wait_for_a_gpu_tokens_are_not_read():
     """A meta tensor has no numbers, so whoever reads one fails."""
     [module] = to_torch([Embedding(5, 3, rng=RNG)])

@@ -21,17 +21,17 @@ from gpipe_sim.links.links import Link
 from gpipe_sim.planning.plans import plan
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.hardware import Accelerator
-from gpipe_sim.transformers.models import bert_large, gpt, gpt3_175b
+from gpipe_sim.transformers.known import KNOWN
+from gpipe_sim.transformers.models import gpt
 from gpipe_sim.transformers.optimizers import Adam, MixedPrecision
 
-#: By name: a model of a known size, and the longest text that it takes.
-KNOWN = {"bert-large": (bert_large, 512), "gpt3-175b": (gpt3_175b, 2048)}
 SIZES = ("blocks", "features", "heads", "tokens", "sequence")
 
 
 def add(parser: ArgumentParser) -> None:
     model, cluster = parser.add_argument_group("the model"), parser.add_argument_group("the cluster")
-    model.add_argument("--model", required=True, choices=[*KNOWN, "gpt"], help="gpt is of your own sizes")
+    help_ = f"gpt, of your own sizes, or one of {', '.join(KNOWN)}"
+    model.add_argument("--model", required=True, choices=[*KNOWN, "gpt"], metavar="NAME", help=help_)
     for size in SIZES[:-1]:
         model.add_argument(f"--{size}", type=int, metavar="N", help="of a gpt")
     model.add_argument("--sequence", type=int, metavar="N", help="tokens in a text (default: all it takes)")
@@ -70,6 +70,6 @@ def model_of(asked: Namespace) -> tuple[list[Layer], int]:
         return gpt(**given, dtype="float16"), asked.sequence
     if extra := [f"--{size}" for size in SIZES[:-1] if given[size] is not None]:
         raise ValueError(f"{asked.model} has sizes of its own: {', '.join(extra)} are those of --model gpt")
-    make, longest = KNOWN[asked.model]
-    sequence = longest if asked.sequence is None else asked.sequence
-    return make(), whole(asked.model, "--sequence", sequence, 1, longest)
+    known = KNOWN[asked.model]
+    sequence = known.sequence if asked.sequence is None else asked.sequence
+    return known.layers(), whole(asked.model, "--sequence", sequence, 1, known.sequence)

@@ -244,3 +244,12 @@ def sum_copies(devices: Sequence[Device], stage: int) -> None:
     held = [device for device in devices if device.gradients.get(stage)]
     if len(held) > 1:
         SUM_COPIES.filled(held, stage)
+
+
+TIED: Hook[Callable[[Sequence[Any]], None]] = Hook("tied", "a tied head")
+
+
+def sum_tied(devices: Sequence[Any]) -> None:
+    """Give both ends of a tied weight the sum of their gradients, in place, on whichever devices they are."""
+    if any(layer.tied for device in devices for each in device.partitions.values() for layer in each.layers):
+        TIED.filled(devices)

@@ -62,6 +62,8 @@ class Layer(ABC):
 
     #: Whether it takes and gives what travels along with x, such as a mask: (x, mask). See ``core.boundary``.
     carries = False
+    #: Whether its weights are another layer's too, so that the gradients of both are to be summed.
+    tied = False
 
     def __init__(self):
         self.parameters: dict[str, Array] = {}
@@ -120,7 +122,7 @@ class Weights:
     """
 
     def __init__(self, owner: str, rng: np.random.Generator | None, dtype: "DTypeLike"):
-        self.owner, self.rng, self.dtype = owner, rng, floating(owner, dtype)
+        self.owner, self.rng, self.dtype = owner, rng, floating(owner, dtype, rng is None)
         if rng is not None:
             such_as = "rng to be a generator, such as np.random.default_rng(0), or None for a layer on paper"
             require(owner, rng, np.random.Generator, such_as)
@@ -274,12 +276,7 @@ class GELU(Layer):
         return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))
 
 
-LAYERS = (
-    Linear,
-    ReLU,
-    Tanh,
-    GELU,
-)
+LAYERS = (Linear, ReLU, Tanh, GELU)
 
 ACTIVATIONS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpipe_sim.errors import got, listed, require, whole
+from gpipe_sim.errors import as_dtype, called, got, listed, require, result_type, whole
 
 if TYPE_CHECKING:  # it goes wherever an array may, so type checkers take it for one
     Standard = np.ndarray
@@ -31,7 +31,7 @@ class MetaArray(Standard):
         if base is not None:
             require("MetaArray", base, MetaArray, "base to be the MetaArray whose bytes it views, or None")
         try:
-            self.shape, self.dtype, self.base = shape, np.dtype(dtype), base  # type: ignore[misc]
+            self.shape, self.dtype, self.base = shape, as_dtype(dtype), base  # type: ignore[misc]
         except (TypeError, ValueError):
             raise TypeError(f"MetaArray needs a dtype, such as np.float32 {got(dtype)}") from None
 
@@ -78,7 +78,7 @@ class MetaArray(Standard):
         return TypeError(f"{self!r} is on paper and has no contents to compute with; profile(...) takes it")
 
     def __repr__(self) -> str:
-        return f"MetaArray({self.shape}, {self.dtype})"
+        return f"MetaArray({self.shape}, {called(self.dtype)})"
 
 
 def _read_shape(shape: Any) -> tuple[int, ...]:
@@ -99,13 +99,13 @@ def root_of(array: Some) -> Some:
 
 def like(*arrays: Some, shape: tuple[int, ...] | None = None, dtype: Any = None) -> MetaArray:
     """A meta array for what is computed from these, in the first one's shape and NumPy's dtype for all."""
-    dtype = dtype or np.result_type(*(array.dtype for array in arrays))
+    dtype = dtype or result_type(*(array.dtype for array in arrays))
     return MetaArray(arrays[0].shape if shape is None else shape, dtype)
 
 
 def floated(array: Some) -> MetaArray:
     """A meta array for the array times a Python float: whole numbers become float64."""
-    return like(array, dtype=np.result_type(array.dtype, 1.0))
+    return like(array, dtype=result_type(array.dtype, 1.0))
 
 
 def of_parameters(parameters: dict[str, np.ndarray], *read: Some) -> dict[str, MetaArray]:

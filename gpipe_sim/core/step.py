@@ -5,6 +5,7 @@ The devices take turns in this process, in the order in which their actions end 
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import first
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, as_batch, cut_batch, sum_copies
+from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, as_batch, cut_batch, sum_copies, sum_tied
 from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
@@ -195,13 +196,7 @@ STREAM: Hook[type[Step]] = Hook("stream", "a schedule with updates, such as 0U0,
 
 
 def single_device_step(
-    layers: Sequence[Layer],
-    batch: Batch,
-    loss: Loss,
-    *,
-    microbatches: int = 1,
-    seed: int = 0,
-    step: int = 0,
+    layers: Sequence[Layer], batch: Batch, loss: Loss, *, microbatches: int = 1, seed: int = 0, step: int = 0
 ) -> StepResult:
     """The same step on one device, without schedule or messages: every schedule must give its numbers.
 
@@ -230,6 +225,7 @@ def single_device_step(
         del saved, loss_saved  # or they would take up memory during the next forward
         losses.append(piece.weight * value)
         outputs.append(y)
+    sum_tied([SimpleNamespace(partitions={0: model}, gradients={0: gradients}, ring_bytes=0)])
     total = sum(losses)
     return StepResult(total, dict(sorted(gradients.items())), np.concatenate(outputs), losses=(total,))
 
@@ -275,6 +271,7 @@ def collect(devices: Sequence[Device], inputs: StepInputs, timeline: Timeline | 
     for stage in range(inputs.stages):
         sum_copies(devices, stage)
         gradients |= next((own for device in devices if (own := device.gradients.get(stage))), {})
+    sum_tied(devices)
     loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
     traces = tuple(each.memory.trace() for each in devices if isinstance(each.memory, MeteredMemory))

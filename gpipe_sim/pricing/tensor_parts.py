@@ -10,12 +10,10 @@ input. Everything else every device has whole. Shoeybi et al. 2019, arXiv:1909.0
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from math import gcd
 from typing import NamedTuple
 
 from gpipe_sim.core.layers import Layer, Linear
 from gpipe_sim.core.meta_array import MetaArray
-from gpipe_sim.errors import got
 from gpipe_sim.replicas.tensor_parallel import BY_NUMBER, TensorParallel
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.blocks import Chain
@@ -71,10 +69,8 @@ def _by_tokens(layer: Layer, name: str, axis: int, tensor: int) -> Layer:
 
 def _cut(layer: Layer, tensor: int) -> tuple[Layer, int]:
     """(the layer on one device, how often it sums)."""
-    if isinstance(layer, Attention) and layer.kv_heads == layer.heads and layer.rotary is None:
-        return _divided([layer], tensor)[0], 1
     if isinstance(layer, Attention | SwiGLU):
-        raise TypeError(f"price cannot deal out {layer!r} to tensor-parallel devices: take tensor=1")
+        return _divided([layer], tensor)[0], 1
     if not isinstance(layer, Chain):
         return layer, 0
     part = copy(layer)
@@ -101,9 +97,5 @@ def _cut_chain(layers: Sequence[Layer], tensor: int) -> Iterator[tuple[Layer, in
 def _divided(layers: Sequence[Layer], tensor: int) -> list[Layer]:
     try:
         return list(TensorParallel(layers, tensor).parts[0].layers)
-    except ValueError:
-        first = layers[0]
-        many = first.heads if isinstance(first, Attention) else first.parameters["W"].shape[1]
-        what = "heads" if isinstance(first, Attention) else "features in the middle"
-        says = f"price needs tensor= to divide the {many} {what} of {first!r}, {gcd(many, tensor)} would work"
-        raise ValueError(f"{says} {got(tensor)}") from None
+    except ValueError as error:
+        raise ValueError(f"price cannot deal out {layers[0]!r} with tensor={tensor}: {error}") from None

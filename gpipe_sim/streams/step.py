@@ -111,7 +111,15 @@ class Stream(Step):
         return found
 
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
-        """As of any step. DivergedError, with the losses up to there, if they grow beyond all bounds."""
+        """As of any step. DivergedError, with the losses up to there, if they grow beyond all bounds.
+
+        ValueError for a tied head: a stage may be updated before the gradients of its other end are there.
+        """
+        for head in (layer for partition in partitions for layer in partition.layers if layer.tied):
+            raise ValueError(
+                f"{head!r} shares its weights with the embedding, whose gradients come last, so updates have "
+                "to wait for them; take a schedule without updates, and train(...) makes them after each step"
+            )
         if self.inputs.lives is None:
             return super().run(partitions, timeline, meter)
         with without_warnings():

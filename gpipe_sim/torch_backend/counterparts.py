@@ -68,6 +68,8 @@ def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module
 def _module(layer: numpy_layers.Layer) -> nn.Module:
     if not isinstance(layer, numpy_layers.Layer):
         raise TypeError(f"to_torch takes NumPy layers, and partitions of them {got(layer)}")
+    if layer.tied:
+        raise TypeError(f"to_torch ties no weights: on torch nobody would sum the gradients of {layer!r}")
     if type(layer) not in COUNTERPARTS:
         name = type(layer).__name__
         raise TypeError(

@@ -293,6 +293,7 @@ class Attention(Layer):
     def __repr__(self) -> str:
         how = f", kv_heads={self.kv_heads}" * (self.kv_heads < self.heads)
         how += ", causal=True" * self.causal + ", flash=True" * self.flash
+        how += f", rotary={self.rotary}" * bool(self.rotary) + ", bias=False" * ("b" not in self.parameters)
         return f"Attention({len(self.parameters['W'])}, {self.heads}{how})"
 
 

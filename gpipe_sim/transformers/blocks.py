@@ -32,6 +32,8 @@ class Chain(Layer):
     def __init__(self, *layers: Layer):
         for layer in layers:
             require(type(self).__name__, layer, Layer, "layers")
+            if layer.tied:
+                raise ValueError(f"{type(self).__name__} cannot hold {layer!r}, which a step has to find")
         if not layers:
             raise ValueError(f"{type(self).__name__} needs at least one layer")
         self.layers = layers
@@ -173,7 +175,8 @@ class TransformerBlock(Chain):
 
     ``norm="pre"`` normalises what goes into each, as GPT-2 and GPT-3 do; ``"post"`` normalises what comes out
     of each sum, as BERT and the first Transformer do. The network is 4 times as wide as the block, with a
-    GELU in its middle. ``dropout`` acts on the softmax and on what either adds, ``recompute`` on attention.
+    GELU in its middle. ``dropout`` acts on the softmax and on what either adds; ``recompute`` and ``flash``
+    are those of attention.
     """
 
     def __init__(
@@ -185,13 +188,13 @@ class TransformerBlock(Chain):
         causal: bool = False,
         dropout: float = 0.0,
         recompute: bool = False,
+        flash: bool = False,
         rng: np.random.Generator | None,
         dtype: "DTypeLike" = "float64",
     ):
         one_of("TransformerBlock", "norm", norm, ("pre", "post"))
-        attention = Attention(
-            features, heads, causal=causal, dropout=dropout, recompute=recompute, rng=rng, dtype=dtype
-        )
+        how: dict[str, Any] = {"causal": causal, "dropout": dropout, "recompute": recompute, "flash": flash}
+        attention = Attention(features, heads, **how, rng=rng, dtype=dtype)
         wide = Linear(features, 4 * features, rng=rng, dtype=dtype)
         narrow = Linear(4 * features, features, rng=rng, dtype=dtype)
         layers: list[Layer] = []
@@ -203,7 +206,8 @@ class TransformerBlock(Chain):
             else:
                 layers += [Residual(*part, *drop), normal]
         super().__init__(*layers)
-        self.described = f"{features}, {heads}, norm={norm!r}{', causal=True' * bool(causal)}"
+        told = ", causal=True" * bool(causal) + ", flash=True" * bool(flash)
+        self.described = f"{features}, {heads}, norm={norm!r}{told}"
 
     def __repr__(self) -> str:
         return f"TransformerBlock({self.described})"

@@ -11,9 +11,10 @@ from numpy.typing import DTypeLike
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
 from gpipe_sim.core.meta_array import MetaArray, Some, floated, like, of_parameters
 from gpipe_sim.core.work import Product, Work
-from gpipe_sim.errors import require_flags, require_in
+from gpipe_sim.errors import got, require, require_flags, require_in
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.blocks import Chain, Residual
+from gpipe_sim.transformers.transformer import Embedding
 
 Array = np.ndarray
 
@@ -149,14 +150,33 @@ def _sigmoid(x: Array) -> Array:
 class Head(Layer):
     """y = x E^T, without biases: a number for each token. E is (tokens, features), as in ``Embedding``.
 
-    It saves x.
+    It saves x. With ``tied_to``, an ``Embedding`` of the same model, E is that one's weight, and both ends
+    always have the same: a step sums their gradients, in a ring where the ends are on two devices. Each end
+    has an array of its own, as in Megatron-LM, also where one device has both. Press and Wolf 2017,
+    arXiv:1608.05859.
     """
 
     def __init__(
-        self, features: int, tokens: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = "float64"
+        self,
+        features: int,
+        tokens: int,
+        *,
+        tied_to: Embedding | None = None,
+        rng: np.random.Generator | None,
+        dtype: "DTypeLike" = "float64",
     ):
         features, tokens = size("Head", "features", features), size("Head", "tokens", tokens)
-        self.parameters = {"E": Weights("Head", rng, dtype).normal(features**-0.5, tokens, features)}
+        draw = Weights("Head", rng, dtype)
+        if tied_to is None:
+            self.parameters = {"E": draw.normal(features**-0.5, tokens, features)}
+        else:
+            such_as = "tied_to to be the model's Embedding, or None"
+            table = require("Head", tied_to, Embedding, such_as).parameters["E"]
+            if table.shape != (tokens, features):
+                raise ValueError(
+                    f"Head({features}, {tokens}) needs Embedding({tokens}, {features}) {got(tied_to)}"
+                )
+            self.tied, self.parameters = True, {"E": table.copy()}
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
         self._require(x, ctx)
@@ -191,7 +211,7 @@ class Head(Layer):
 
     def __repr__(self) -> str:
         tokens, features = self.parameters["E"].shape
-        return f"Head({features}, {tokens})"
+        return f"Head({features}, {tokens}{', tied' * self.tied})"
 
 
 class LlamaBlock(Chain):
@@ -222,7 +242,7 @@ class LlamaBlock(Chain):
         paper = rng is None
         super().__init__(*(Residual(RMSNorm(features, on_paper=paper, dtype=dtype), part) for part in parts))
         shared = "" if kv_heads in (None, heads) else f", kv_heads={kv_heads}"
-        self.described = f"{features}, {heads}, {hidden}{shared}"
+        self.described = f"{features}, {heads}, {hidden}{shared}{', flash=False' * (not flash)}"
 
     def __repr__(self) -> str:
         return f"LlamaBlock({self.described})"
