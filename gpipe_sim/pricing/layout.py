@@ -14,6 +14,7 @@ from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Context, Layer, Linear
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.meta_array import MetaArray
+from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.work import Work
 from gpipe_sim.errors import got, listed, one_of, require, require_batch, require_flags, whole
@@ -22,9 +23,12 @@ from gpipe_sim.pricing.layer_times import Sums
 from gpipe_sim.pricing.tensor_parts import Part, tensor_parts
 from gpipe_sim.transformers.blocks import Chain, Checkpoint
 from gpipe_sim.transformers.llama import Head
+from gpipe_sim.transformers.optimizers import Adam, MixedPrecision
 
 OWNER = "price"
 RECOMPUTE = ("none", "selective", "full")
+UNSHARD = ("microbatch", "step")
+ADAM, MIXED = Adam(), MixedPrecision(Adam())  #: unless another optimizer is given
 LOSS_KERNELS = 5
 
 #: What a factor is measured for: the places, sequences and features of what comes in, and the tensor degree.
@@ -59,6 +63,8 @@ class Layout:
     sequence_parallel: bool
     zero: int
     gradient_bytes: int
+    unshard: str
+    optimizer: Optimizer
     pieces: tuple[Piece, ...] = field(repr=False)
     counts: np.ndarray = field(repr=False)
     message: int
@@ -99,6 +105,8 @@ def read_layout(
     sequence_parallel: bool = False,
     zero: int = 0,
     gradient_bytes: int = 4,
+    unshard: str = "microbatch",
+    optimizer: Optimizer | None = None,
 ) -> Layout:
     """TypeError or ValueError for what does not fit the model, the batch or so many devices."""
     layers = listed(OWNER, "a list of layers, such as gpt(...)", model)
@@ -112,10 +120,12 @@ def read_layout(
     microbatch = whole(OWNER, "microbatch", microbatch)
     one_of(OWNER, "recompute", recompute, RECOMPUTE)
     require_flags(OWNER, sequence_parallel=sequence_parallel)
+    one_of(OWNER, "unshard", unshard, UNSHARD)
     zero, gradient_bytes = (
-        whole(OWNER, "zero", zero, 0, 2),
+        whole(OWNER, "zero", zero, 0, 3),
         whole(OWNER, "gradient_bytes", gradient_bytes, 2, 4),
     )
+    optimizer = _optimizer(layers, optimizer)
     replicas = _replicas(devices, tensor, pipeline, replicas)
     order = _order(schedule, pipeline, _microbatches(len(batch[0]), replicas, microbatch), stages_per_device)
     found = read_cut(layers, order.stages, cut)
@@ -128,8 +138,17 @@ def read_layout(
         counts[stage, sorts[piece]] += 1
     return Layout(
         tuple(layers), batch, loss, order, tensor, replicas, microbatch, found, recompute, sequence_parallel,
-        zero, gradient_bytes, tuple(sorts), counts, message,
+        zero, gradient_bytes, unshard, optimizer, tuple(sorts), counts, message,
     )  # fmt: skip
+
+
+def _optimizer(layers: Sequence[Layer], optimizer: Optimizer | None) -> Optimizer:
+    """Adam unless another one is given; of weights of 2 bytes, on a float32 copy."""
+    if optimizer is not None:
+        require_optimizer(OWNER, optimizer)
+        return optimizer
+    weights = (array for layer in layers for array in layer.parameters.values())
+    return MIXED if next((array.dtype.itemsize for array in weights), 4) == 2 else ADAM
 
 
 def _replicas(devices: int, tensor: int, pipeline: int, replicas: int | None) -> int:
@@ -225,7 +244,7 @@ def _pieces(
 def _piece(
     part: Part, alone: Part, x: MetaArray, y: MetaArray, recompute: str, dealt: bool, tensor: int, end: bool
 ) -> Piece:
-    layer, full = (_recomputed(each.layer, recompute) for each in (part, alone))
+    layer, full = (recomputed(each.layer, recompute) for each in (part, alone))
     work = layer.work(x)
     if dealt:
         work = _dealt(work, full.work(x), tensor)
@@ -237,7 +256,7 @@ def _piece(
     return Piece(work, weights, sums, y.dtype.itemsize, shape, head, end)
 
 
-def _recomputed(layer: Layer, recompute: str) -> Layer:
+def recomputed(layer: Layer, recompute: str) -> Layer:
     """Blocks alone are recomputed: what stands at the ends of a model is not."""
     if recompute == "full" and isinstance(layer, Chain):
         return Checkpoint(layer)

@@ -13,6 +13,7 @@ from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss, cross_entropy
 from gpipe_sim.core.one_f_one_b import OneFOneB
+from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
@@ -20,6 +21,7 @@ from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.errors import require
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.groups import stage_links
+from gpipe_sim.pricing.held import held
 from gpipe_sim.pricing.layer_times import LayerTime, layer_time
 from gpipe_sim.pricing.layout import OWNER, Layout, Shape, read_layout
 
@@ -44,6 +46,8 @@ def price(
     sequence_parallel: bool = False,
     zero: int = 0,
     gradient_bytes: int = 4,
+    unshard: str = "microbatch",
+    optimizer: "Optimizer | None" = None,
 ) -> "Priced":
     """What a step takes and holds in one configuration, from the work that each layer states.
 
@@ -75,6 +79,7 @@ def price(
         model, cluster.devices, batch, loss, tensor=tensor, pipeline=pipeline, replicas=replicas,
         microbatch=microbatch, schedule=schedule, stages_per_device=stages_per_device, cut=cut,
         recompute=recompute, sequence_parallel=sequence_parallel, zero=zero, gradient_bytes=gradient_bytes,
+        unshard=unshard, optimizer=optimizer,
     )  # fmt: skip
     return Priced(layout, cluster)
 
@@ -121,6 +126,22 @@ class Priced:
         steps = [*busiest, alone, self.timeline.makespan, summed, self._end(self.timeline), self.time]
         names = "work", "tensor", "host", "head", "bubble", "messages", "gradients", "optimizer", "rest"
         return dict(zip(names, np.diff([0.0, *map(float, steps)]).tolist(), strict=True))
+
+    @cached_property
+    def memory(self) -> tuple[dict[str, int], ...]:
+        """For each device of a pipeline, the most bytes that it holds of what is there during a step.
+
+        - weights, gradients, optimizer: as far as replicas do not share them out.
+        - gathered: weights that are whole for a while.
+        - activations: what microbatches in flight keep for their backwards, and messages.
+        - running: what exists only while an action runs, such as what is computed again.
+        """
+        return held(self.layout)
+
+    @property
+    def peak(self) -> int:
+        """The bytes that the fullest device needs: all of these together."""
+        return max(sum(each.values()) for each in self.memory)
 
     @property
     def unseen(self) -> tuple[Shape, ...]:
