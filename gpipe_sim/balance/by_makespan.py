@@ -79,7 +79,7 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     bounds = StageBounds(timed, timed.makespans(cuts).min())
     cuts = np.vstack([cuts, _ends(bounds.cut())])
     if not _few(bounds, timed.makespans(cuts).min()):
-        cuts = np.array([_moved(timed, cut) for cut in cuts])
+        cuts = np.array([moved(timed, cut) for cut in cuts])
     cut, time = _shortest(timed, cuts)
     if proven := _few(bounds, time):
         cut, time = _shortest(timed, np.vstack([cut, bounds.cuts(time)]))
@@ -100,9 +100,12 @@ def _few(bounds: StageBounds, limit: Real) -> bool:
     return bounds.count(limit) <= min(CUTS, TIMED // bounds.program.size)
 
 
-def _moved(timed: ManyCuts, cut: Column) -> Column:
-    """Move layers from one stage to another, and those in between along, as long as that helps."""
-    left, time = max(1, TIMED // timed.program.size), inf
+def moved(timed: ManyCuts, cut: Column, most: int = TIMED) -> Column:
+    """Move layers from one stage to another, and those in between along, as long as that helps.
+
+    Not more than so many actions are timed in all cuts together.
+    """
+    left, time = max(1, most // timed.program.size), inf
     while left > 0:
         near = np.array(list(_neighbours(cut)))
         near = near[:: -(-len(near) // left)]  # not all, where there are too many

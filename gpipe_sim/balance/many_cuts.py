@@ -67,8 +67,12 @@ class ManyCuts:
             durations = np.stack(list(self._durations(place, ends)))[index]
             if program.paired:
                 durations = np.add.reduceat(durations, program.first)
-            found.append(time_program(program, durations, self.delays).end.max(axis=0))
+            found.append(self.length(time_program(program, durations, self.delays).end, ends))
         return np.concatenate(found)
+
+    def length(self, end: Column, cuts: Column) -> Column:
+        """What a step takes, from when every entry ends: (entries, cuts), of these cuts."""
+        return end.max(axis=0)
 
     def _durations(self, keys: dict, ends: Column) -> Iterator[Column]:
         for kind, stage, device in keys:
