@@ -6,9 +6,8 @@ show that they take longer (``balance.stage_bounds``). If few cuts are left, all
 the best one is proven to be the best. Otherwise layers are moved about for as long as that helps.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement, groupby
+from itertools import groupby
 from math import inf
 
 import numpy as np
@@ -107,7 +106,7 @@ def moved(timed: ManyCuts, cut: Column, most: int = TIMED) -> Column:
     """
     left, time = max(1, most // timed.program.size), inf
     while left > 0:
-        near = np.array(list(_neighbours(cut)))
+        near = _neighbours(cut)
         near = near[:: -(-len(near) // left)]  # not all, where there are too many
         left -= len(near)
         best, shortest = _shortest(timed, near)
@@ -117,15 +116,15 @@ def moved(timed: ManyCuts, cut: Column, most: int = TIMED) -> Column:
     return cut
 
 
-def _neighbours(ends: Column) -> Iterator[Column]:
-    """The cut, and those in which some layers went from one stage to another."""
-    yield ends
-    for first, last in combinations_with_replacement(range(1, len(ends) - 1), 2):
-        for step in STEPS:
-            moved = ends.copy()
-            moved[first : last + 1] += step
-            if (np.diff(moved) > 0).all():
-                yield moved
+def _neighbours(ends: Column) -> Column:
+    """The cut, and those in which some layers went from one stage to another; (cuts, stages + 1)."""
+    inner = np.arange(len(ends) - 2)
+    first, last = (each[:, None] for each in np.triu_indices(len(inner)))
+    between = (inner >= first) & (inner <= last)
+    moves = (between[:, None] * np.array(STEPS)[:, None]).reshape(-1, len(inner))
+    found = np.repeat(ends[None], 1 + len(moves), axis=0)
+    found[1:, 1:-1] += moves
+    return found[(np.diff(found, axis=1) > 0).all(axis=1)]
 
 
 def _ends(balance: list[int]) -> Column:

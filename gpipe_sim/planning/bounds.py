@@ -23,10 +23,10 @@ from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.optimizers import Optimizer
-from gpipe_sim.core.program import CODE, Program
+from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.links.links import Link
-from gpipe_sim.planning.problem import Column, Columns, Cut, Problem
+from gpipe_sim.planning.problem import Column, Columns, Cut, Problem, laid_out
 from gpipe_sim.planning.space import Wanted, Way, is_split, meshes, read_degrees, read_wholes, sizes
 from gpipe_sim.pricing.cluster import Cluster
 
@@ -154,7 +154,7 @@ def _messages(problem: Problem, way: Way, columns: Columns, homes: Sequence[set[
     return np.cumsum([0.0, *(takes(a, b) for a, b in pairwise(homes))])
 
 
-def least_bytes(problem: Problem, way: Way, cut: Cut, program: Program) -> Column:
+def least_bytes(problem: Problem, way: Way, cut: Cut) -> Column:
     """For each device: what is there all the time, and what its microbatches in flight keep at the most."""
     columns = problem.columns(way)
     ends = np.cumsum([0, *cut])
@@ -162,6 +162,7 @@ def least_bytes(problem: Problem, way: Way, cut: Cut, program: Program) -> Colum
     held = columns.entry[low] + columns.kept[high] - columns.kept[low + 1]
     pending = np.minimum(held, columns.pending[high] - columns.pending[low])
     static = np.diff(problem.static(way)[ends])
+    program = laid_out(way.schedule).program
     kind, at = program.kind, program.stage
     change = np.select(
         [kind == F, kind == B, kind == I, kind == W],
@@ -215,7 +216,9 @@ def lower_bound(
     return found
 
 
-def bound_of_all(problem: Problem, tensor: Wanted, replicas: Wanted, microbatch: Wanted, zero) -> float | None:
+def bound_of_all(
+    problem: Problem, tensor: Wanted, replicas: Wanted, microbatch: Wanted, zero
+) -> float | None:
     """The least of all meshes and microbatches, None if there are none."""
     ways = _any_order(problem, tensor, replicas, microbatch, max(zero))
     return min((least_time(problem, *each) for each in ways), default=None)

@@ -20,13 +20,13 @@ from gpipe_sim.balance.by_makespan import moved
 from gpipe_sim.balance.many_cuts import ManyCuts
 from gpipe_sim.balance.stage_bounds import TableCuts
 from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.bubbles import most_held
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.program import CODE
-from gpipe_sim.core.bubbles import most_held
 from gpipe_sim.links.links import OnLinks
 from gpipe_sim.links.traffic import traffic_of
 from gpipe_sim.planning.bounds import ROUNDING, Order, Rings, stage_table
-from gpipe_sim.planning.problem import Column, Cut, Problem
+from gpipe_sim.planning.problem import Column, Cut, Problem, laid_out
 from gpipe_sim.planning.space import Way
 
 FEW = 2_000  #: cuts that are all tried
@@ -38,7 +38,7 @@ class StepCuts(ManyCuts):
     """What a step of one way takes in any number of cuts."""
 
     def __init__(self, problem: Problem, way: Way):
-        columns, schedule = problem.columns(way), way.schedule
+        columns, schedule = problem.columns(way), laid_out(way.schedule)
         split = Order.of(schedule).split
         back = columns.input_grad if split else columns.backward
         weight = columns.weight_grad if split else 0 * back
@@ -82,15 +82,21 @@ class Cuts(NamedTuple):
     least: float
 
 
+def all_are_few(problem: Problem, way: Way) -> bool:
+    """Whether there is time for all its cuts."""
+    every = comb(problem.count - 1, way.schedule.stages - 1)
+    schedule = way.schedule
+    return every <= FEW and every * 3 * schedule.microbatches * schedule.stages <= TIMED
+
+
 def cuts_of(problem: Problem, way: Way, least: float, even: bool) -> Cuts:
     """``least`` is what is known of every cut. ``even``: only the cut that deals out blocks evenly."""
     if even:
         return Cuts([problem.even_cut(way)], [least], least)
     timed = StepCuts(problem, way)
     stages = way.schedule.stages
-    every = comb(problem.count - 1, stages - 1)
-    if every <= FEW:
-        return _sorted(timed, np.array(list(_all(problem.count, stages))), inf, every)
+    if all_are_few(problem, way):
+        return _sorted(timed, np.array(list(_all(problem.count, stages))), inf, FEW)
     tables = TableCuts(_fitting(problem, way))
     least = max(least, tables.slowest() * ROUNDING)
     if least == inf:
@@ -130,7 +136,7 @@ def _starts(problem: Problem, way: Way, tables: TableCuts) -> set[Cut]:
 
 def _fitting(problem: Problem, way: Way) -> np.ndarray:
     """The table of single stages, without those that do not fit a device."""
-    columns, schedule, n = problem.columns(way), way.schedule, problem.count
+    columns, schedule, n = problem.columns(way), laid_out(way.schedule), problem.count
     placement = schedule.placement
     table = stage_table(problem, way, Order.of(schedule), placement)
     static, width = problem.static(way), table.shape[2]

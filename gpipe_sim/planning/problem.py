@@ -6,6 +6,7 @@ what a plan is bounded by and what it is priced with are the same.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -36,6 +37,10 @@ Cut = tuple[int, ...]  #: how many layers each stage gets
 WHOLE, SPLIT = OneFOneB(1, 1), ZBH1(2, 4)  #: backwards that are one action, and those that are two
 
 
+#: The schedule, whose program is not kept for longer than the last few.
+laid_out = lru_cache(maxsize=8)(copy)
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """Of each layer: what F, I, W and a full backward take; its weights; and bytes at the least.
@@ -59,6 +64,10 @@ class Columns:
     def whole(self) -> Column:
         """What F and a full backward take; no order takes less."""
         return self.forward + self.backward
+
+    def alike(self, other: "Columns") -> bool:
+        """Whether a full backward takes as long, and as much is kept."""
+        return bool((self.backward == other.backward).all() and (self.kept == other.kept).all())
 
     @cached_property
     def apart(self) -> Column:
@@ -91,6 +100,7 @@ class Problem:
         self.gradient_bytes = gradient_bytes
         self.count, self.samples = len(self.layers), len(batch[0])
         self._columns = lru_cache(maxsize=None)(self._read)
+        self._balanced = lru_cache(maxsize=None)(self._spread)
         self._columns(1, 1, "none", False)  # what is no model, batch or loss is refused
 
     @cached_property
@@ -114,6 +124,15 @@ class Problem:
         if sum(_weights(part.layer) for part in parts) == sum(map(_weights, self.layers)):
             return "it has no layers that can be dealt out"
         return None
+
+    def differing(self, recompute: Sequence[str], tensor: int, microbatch: int) -> list[str]:
+        """Without "selective" where no layer has an attention to make again, and it is as "none"."""
+        both = {"none", "selective"} <= {*recompute}
+        if both and self._columns(tensor, microbatch, "none", False).alike(
+            self._columns(tensor, microbatch, "selective", False)
+        ):
+            return [each for each in recompute if each != "selective"]
+        return list(recompute)
 
     def columns(self, way: Way) -> Columns:
         return self._columns(way.tensor, way.microbatch, way.recompute, way.sequence_parallel)
@@ -152,15 +171,23 @@ class Problem:
             sequence_parallel=way.sequence_parallel, zero=way.zero, gradient_bytes=self.gradient_bytes,
             optimizer=self.optimizer,
         )  # fmt: skip
-        return Priced(layout, self.cluster)
+        return Priced(replace(layout, schedule=laid_out(way.schedule)), self.cluster)
 
     def even_cut(self, way: Way) -> Cut:
         """Blocks dealt out evenly; where that cannot be, so that the slowest stage is as fast as can be."""
         stages = way.schedule.stages
         if self.blocks and not self.blocks % stages:
             return read_cut(self.layers, stages, None)
-        columns = self.columns(way)
+        return self._balanced(self.columns(way), stages)
+
+    def _spread(self, columns: Columns, stages: int) -> Cut:
         return tuple(balance_by_cost(np.diff(columns.whole).tolist(), stages))
+
+    def least_held(self, way: Way, copies: int) -> float:
+        """Bytes of the fullest device at the least: when the first loss is there, all layers keep something."""
+        columns = self.columns(way)
+        kept = columns.kept[-1] - (columns.kept[1:] - columns.kept[:-1] - columns.entry).clip(0).sum()
+        return float((self.static(way)[-1] * copies + max(0, kept)) / way.pipeline)
 
     def static(self, way: Way) -> Column:
         """Running sums of the bytes that are there all the time."""

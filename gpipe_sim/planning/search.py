@@ -12,9 +12,12 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
+import numpy as np
+
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.planning.bounds import Order, least_bytes, least_time
-from gpipe_sim.planning.cuts import Cuts, cuts_of
+from gpipe_sim.planning.cuts import Cuts, all_are_few, cuts_of
 from gpipe_sim.planning.problem import Problem
 from gpipe_sim.planning.space import MEMORY, Refused, Way
 from gpipe_sim.pricing.price import Priced
@@ -29,7 +32,8 @@ class Waiting:
     way: Way = field(compare=False)
     cuts: Cuts | None = field(default=None, compare=False)
     at: int = field(default=0, compare=False)
-    priced: Priced | None = field(default=None, compare=False)
+    timed: bool = field(default=False, compare=False)  #: whether it is what a step takes
+    searched: bool = field(default=False, compare=False)  #: whether cuts are to be looked for
 
 
 class Search:
@@ -42,16 +46,17 @@ class Search:
         self.refused: list[Refused] = []
         self.simulated = 0
         self.given: set[tuple] = set()
+        self.known: dict[Way, float] = {}  #: what no cut takes less than, where cuts have been looked for
         for way in ways:
             self.start(way)
         heapify(self.queue)
 
     def start(self, way: Way) -> None:
-        """If its weights and what belongs to them can be held, on average."""
+        """If what there is of one microbatch beside the weights can be held, on average."""
         order = Order.of(way.schedule)
-        static = self.problem.static(way)[-1] * order.copies / way.pipeline
-        if static > self.limit:
-            self.refuse(way, static)
+        held = self.problem.least_held(way, order.copies)
+        if held > self.limit:
+            self.refuse(way, held)
         else:
             self.queue.append(Waiting(least_time(self.problem, way, order), next(self.numbers), way))
 
@@ -64,13 +69,17 @@ class Search:
             each = heappop(self.queue)
             if each.way.sort in self.given:
                 continue
-            if each.cuts is None:
-                self.cut(each)
-            elif each.priced is None:
+            if each.timed and each.cuts is not None:
+                priced = self.problem.priced(each.way, each.cuts.cuts[each.at])
+                if self.fits(each.way, priced.peak):
+                    self.given.add(each.way.sort)
+                    yield each.way, priced, self.known.get(each.way, each.cuts.least)
+            elif each.cuts is not None:
                 self.price(each)
-            elif self.fits(each):
-                self.given.add(each.way.sort)
-                yield each.way, each.priced, each.cuts.least
+            elif self.even or each.searched or all_are_few(self.problem, each.way):
+                self.cut(each)
+            else:
+                self.price_even(each)
 
     def wait(self, each: Waiting, least: float, **known: Any) -> None:
         known = {"cuts": each.cuts, "at": each.at} | known
@@ -78,10 +87,27 @@ class Search:
 
     def cut(self, each: Waiting) -> None:
         cuts = cuts_of(self.problem, each.way, each.least, self.even)
+        self.known[each.way] = cuts.least
         if cuts.cuts:
             self.wait(each, cuts.times[0], cuts=cuts)
         else:
             self.refused.append(Refused(str(each.way), MEMORY, "no cut fits"))
+
+    def price_even(self, each: Waiting) -> None:
+        """Where cuts are too many to try all, another is looked for only if it could still be a row.
+
+        It is taken to be no faster than if all devices had as much to do as they have on average.
+        """
+        cuts = Cuts([self.problem.even_cut(each.way)], [each.least], each.least)
+        held = least_bytes(self.problem, each.way, cuts.cuts[0])
+        if held.mean() > self.limit:
+            self.refuse(each.way, held.max())
+            return
+        priced = self.problem.priced(each.way, cuts.cuts[0])
+        self.simulated += 1
+        if held.max() <= self.limit:
+            self.wait(each, priced.time, cuts=cuts, timed=True)
+        self.wait(each, priced.time * balanced(priced.timeline), searched=True)
 
     def price(self, each: Waiting) -> None:
         """Unless what it holds at the least is too much already; and let the next cut wait."""
@@ -89,22 +115,26 @@ class Search:
         assert cuts is not None
         if at + 1 < len(cuts.cuts):
             self.wait(each, cuts.times[at + 1], at=at + 1)
-        held = least_bytes(self.problem, each.way, cuts.cuts[at], each.way.schedule.program).max()
+        held = least_bytes(self.problem, each.way, cuts.cuts[at]).max()
         if held > self.limit:
             self.refuse(each.way, held)
             return
         priced = self.problem.priced(each.way, cuts.cuts[at])
         self.simulated += 1
-        self.wait(each, priced.time, priced=priced)
+        self.wait(each, priced.time, timed=True)
 
-    def fits(self, each: Waiting) -> bool:
-        """Whether what it holds, exactly, fits."""
-        assert each.priced is not None
-        peak = each.priced.peak
+    def fits(self, way: Way, peak: int) -> bool:
         if peak > self.limit:
-            self.refuse(each.way, peak, least="")
+            self.refuse(way, peak, least="")
         return peak <= self.limit
 
     def refuse(self, way: Way, size: float, least: str = "at least ") -> None:
         says = f"a device holds {least}{in_bytes(int(size))}, and may hold {in_bytes(self.limit)}"
         self.refused.append(Refused(str(way), MEMORY, says))
+
+
+def balanced(timeline: Timeline) -> float:
+    """What the devices have to do on average, as a share of what the busiest of them has."""
+    program = timeline.schedule.program
+    busy = np.add.reduceat(timeline.end - timeline.start, program.rows[:-1]).astype(float)
+    return float(busy.mean() / busy.max())
