@@ -42,8 +42,8 @@ class _Way(NamedTuple):
 class TableCuts:
     """Cuts by what a table says of their single stages: for each stage, a time that no step is shorter than.
 
-    ``tables`` are (stages, layers, width): a row for each layer that a stage may start with, a column for each
-    number of layers that it may then have; infinite where these cannot be.
+    ``tables`` are (stages, layers, width): a row for each layer that a stage may start with, a column for
+    each number of layers that it may then have; infinite where these cannot be.
     """
 
     tables: Sequence[Table]

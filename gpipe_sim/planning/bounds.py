@@ -64,19 +64,32 @@ class Order(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """How long the gradients of so many weights take to be summed, and the weights to be updated."""
+    """What follows the last backward, for weights and their bytes: sums, updates and gathers.
+
+    Of each a time that they take anyway, and one for each weight or byte: see ``pricing.sharing``.
+    """
 
     start: float
     each: float
     update: float
+    gather: float
+    each_byte: float
 
     @classmethod
     def of(cls, problem: Problem, way: Way) -> "Rings":
-        return cls(*problem.ring(way), problem.update(way))
+        nothing, byte = problem.ring(way)
+        times = {0: 1.0, 1: 0.5}.get(way.zero, 0.0)  # later, gradients are scattered in backwards
+        after = 0.5 if way.zero in (1, 2) else 0.0
+        each = times * byte * problem.gradient_bytes
+        return cls(times * nothing, each, problem.update(way), after * nothing, after * byte)
 
-    def end(self, weights: Column) -> Column:
-        """How long both take at the end."""
-        return self.start + (self.each + self.update) * weights
+    def sums(self, weights: Column) -> Column:
+        """How long the gradients of weights are summed."""
+        return self.start + self.each * weights
+
+    def updates(self, weights: Column, size: Column) -> Column:
+        """How long weights of so many bytes are updated and gathered."""
+        return self.update * weights + self.gather + self.each_byte * size
 
 
 def least_time(problem: Problem, way: Way, order: Order) -> float:
@@ -88,12 +101,9 @@ def least_time(problem: Problem, way: Way, order: Order) -> float:
     heads = (columns.forward[behind] + behind * (overhead + hop)).mean()
     tails = (back[behind] + behind * (overhead + hop)).mean()
     actions, rings = 2 * m * (order.several or 1) * overhead, Rings.of(problem, way)
-    weights = columns.weights[-1] * copies / k
-    if order.several == 1:
-        end = rings.end(weights)
-    else:  # the rings of earlier stages may be over
-        smallest = np.diff(columns.weights).min()
-        end = rings.start + rings.each * smallest + rings.update * weights
+    weights, size = (each[-1] * copies / k for each in (columns.weights, columns.sizes))
+    last = weights if order.several == 1 else np.diff(columns.weights).min()  # earlier rings may be over
+    end = rings.sums(last) + rings.updates(weights, size)
     chain, all_work = m * (columns.forward[-1] + back[-1]) / k, m * work[-1] / k
     largest = columns.forward[:-1] + (m // copies) * np.diff(work)
     path = columns.forward[-1] + back[-1] + 2 * (k - 1) * (hop + overhead) / copies
@@ -128,7 +138,8 @@ def stage_table(problem: Problem, way: Way, order: Order, placement: Placement) 
     overhead = 2 * m * float(problem.cluster.accelerator.overhead)
     rings = Rings.of(problem, way)
     start = forward[first] + passed
-    until_ring = m * (work[end] - work[first]) + rings.end(columns.weights[end] - columns.weights[first])
+    weights, size = (each[end] - each[first] for each in (columns.weights, columns.sizes))
+    until_ring = m * (work[end] - work[first]) + rings.sums(weights) + rings.updates(weights, size)
     until_back = m * (chain[end] - chain[first]) + back[first] + passed
     found = start + overhead + np.maximum(until_ring, until_back) + problem.constants(order.microbatches)
     return np.where(there, found, np.inf)

@@ -50,7 +50,7 @@ class StepCuts(ManyCuts):
             on = OnLinks(schedule, nothing, problem.links(way), None, columns.message, True)
             (_, busy, late), in_units = on.columns(schedule.program)
             self.delays = in_units(busy + late)[traffic_of(schedule.program).of_need].astype(float)[:, None]
-        self.weights, self.rings = columns.weights, Rings.of(problem, way)
+        self.weights, self.sizes, self.rings = columns.weights, columns.sizes, Rings.of(problem, way)
         self.constants = problem.constants(schedule.microbatches)
         backward = np.isin(self.program.kind, (CODE[Kind.B], CODE[Kind.W]))
         parts = np.flatnonzero(backward)
@@ -61,8 +61,8 @@ class StepCuts(ManyCuts):
     def length(self, ends_at: Column, cuts: Column) -> Column:
         """Until the last weights are updated, from when every entry ends; both (..., cuts)."""
         ready = np.maximum.reduceat(ends_at[self.last], self.starts, axis=0)
-        weights = np.diff(self.weights[cuts], axis=1).T
-        ring = self.rings.start + self.rings.each * weights
+        weights, sizes = (np.diff(each[cuts], axis=1).T for each in (self.weights, self.sizes))
+        ring = self.rings.sums(weights)
         longest = np.zeros(len(cuts))
         for held in map(list, self.program.placement):
             order = np.argsort(ready[held], axis=0)
@@ -70,7 +70,8 @@ class StepCuts(ManyCuts):
             free = np.zeros(len(cuts))
             for at, lasts in zip(mine, takes, strict=True):
                 free = np.maximum(free, at) + lasts
-            longest = np.maximum(longest, free + self.rings.update * weights[held].sum(axis=0))
+            free = free + self.rings.updates(weights[held].sum(axis=0), sizes[held].sum(axis=0))
+            longest = np.maximum(longest, free)
         return longest + self.constants
 
 

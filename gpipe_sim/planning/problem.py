@@ -1,8 +1,8 @@
 """What is planned: a model on a cluster, and what each of its layers takes and holds.
 
 A way to lay a model out has columns, with a number for each layer: what its forward and backward take a
-device, its weights, and bytes. They are read off one configuration of ``price`` in which every layer is a stage, so
-what a plan is bounded by and what it is priced with are the same.
+device, its weights, and bytes. They are read off one configuration of ``price`` in which every layer is a
+stage, so what a plan is bounded by and what it is priced with are the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ WHOLE, SPLIT = OneFOneB(1, 1), ZBH1(2, 4)  #: backwards that are one action, and
 
 
 #: The schedule, whose program is not kept for longer than the last few.
-laid_out = lru_cache(maxsize=8)(copy)
+laid_out = lru_cache(maxsize=64)(copy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,7 @@ class Columns:
     weight_grad: Column
     backward: Column
     weights: Column
+    sizes: Column  #: bytes of weights
     static: Column  #: (3, layers + 1): bytes of weights, gradients, state
     kept: Column
     pending: Column
@@ -134,6 +135,14 @@ class Problem:
             return [each for each in recompute if each != "selective"]
         return list(recompute)
 
+    def zeros(self, wanted: Sequence[int], replicas: int) -> list[int]:
+        """Without 0 where 1 is as fast: it gathers updated weights in place of half of the gradients' ring."""
+        if replicas == 1:
+            return [min(wanted)]
+        columns = self._columns(1, 1, "none", False)
+        more = columns.sizes[-1] > self.gradient_bytes * columns.weights[-1]
+        return [each for each in wanted if each or more or 1 not in wanted]
+
     def columns(self, way: Way) -> Columns:
         return self._columns(way.tensor, way.microbatch, way.recompute, way.sequence_parallel)
 
@@ -156,6 +165,7 @@ class Problem:
             _running(apart.weight_grad),
             _running(np.add(full.input_grad, full.weight_grad)),
             _running(layout.weights),
+            _running(layout.counts @ [piece.weights * piece.number for piece in layout.pieces]),
             np.array([_running(column) for column in zip(*_static(layout), strict=True)]),
             kept / share,
             pending / share,
@@ -184,7 +194,7 @@ class Problem:
         return tuple(balance_by_cost(np.diff(columns.whole).tolist(), stages))
 
     def least_held(self, way: Way, copies: int) -> float:
-        """Bytes of the fullest device at the least: when the first loss is there, all layers keep something."""
+        """Bytes of the fullest device: when the first loss is there, all layers keep something of it."""
         columns = self.columns(way)
         kept = columns.kept[-1] - (columns.kept[1:] - columns.kept[:-1] - columns.entry).clip(0).sum()
         return float((self.static(way)[-1] * copies + max(0, kept)) / way.pipeline)
@@ -196,10 +206,10 @@ class Problem:
         return (columns.static / np.array(shares)[:, None]).sum(axis=0)
 
     def ring(self, way: Way) -> tuple[float, float]:
-        """How long a sum over replicas takes: of nothing, and for each weight more."""
+        """How long a sum over replicas takes: of nothing, and for each byte more."""
         ring, many = Group(way.replicas, way.tensor).ring, 10**9
         nothing = ring(self.cluster.links, 0)
-        return nothing, (ring(self.cluster.links, many) - nothing) / many * self.gradient_bytes
+        return nothing, (ring(self.cluster.links, many) - nothing) / many
 
     def update(self, way: Way) -> float:
         """How long the update of a weight takes."""

@@ -213,7 +213,7 @@ def _of_mesh(problem, space: Space, tensor: int, pipeline: int, replicas: int, s
         return
     count = problem.samples // (replicas * size)
     flags = [each for each in space.sequence_parallel if tensor > 1 or not each] or [False]
-    zeros = [max(space.zero)] if replicas > 1 else [min(space.zero)]  # as fast, and smaller
+    zeros = problem.zeros(space.zero, replicas)
     again = problem.differing(space.recompute, tensor, size)
     wanted = space.stages_per_device or problem.several(pipeline) or SEVERAL[:1]
     for family in space.schedules:
