@@ -24,6 +24,7 @@ from gpipe_sim.pricing.groups import stage_links
 from gpipe_sim.pricing.held import held
 from gpipe_sim.pricing.layer_times import LayerTime, layer_time
 from gpipe_sim.pricing.layout import OWNER, Layout, Shape, read_layout
+from gpipe_sim.pricing.said import said
 from gpipe_sim.pricing.sharing import Sharing
 
 OPTIMIZER = 40  #: bytes that an update of a weight reads and writes, with its copy and two moments
@@ -243,6 +244,9 @@ class Priced:
             weights = sum(layout.weights[stage] for stage in on)
             ends.append(free + self._sharing.updated(on) + update * OPTIMIZER * weights / shared / hbm)
         return float(max(ends))
+
+    def __str__(self) -> str:
+        return said(self)
 
     def __repr__(self) -> str:
         return f"<Priced: {number(self.time)} in all, of that bubble {number(self.parts['bubble'])}>"
