@@ -89,6 +89,10 @@ def test_tensor_parallel_devices_share_the_products_and_sum_the_bytes_that_real_
 def test_a_ring_leaves_its_nodes_over_the_share_that_it_has():
     assert Group(8, 1).ring(LINKS, 200e9) == pytest.approx(2 * 7 / 8)
     assert Group(2, 8).ring(LINKS, 20e9) == pytest.approx(1), "eight rings, a link each"
+    assert Group(4, 4).ring(LINKS, 20e9) == pytest.approx(0.75), "four rings, two links each"
+    one = gp.pricing.OneRail(8, inside=LINKS.inside, between=LINKS.between)
+    assert Group(4, 4).ring(one, 20e9) == pytest.approx(1.5), "four rings, a link each"
+    assert Group(16, 1).ring(one, 16e9) == pytest.approx(2 * 15 / 16 * 16e9 / 160e9), "all links for one"
     assert Group(2, 4).ring(LINKS, 200e9) == pytest.approx(1), "inside a node"
     assert Group(16, 1).ring(LINKS, 16e9) == pytest.approx(2 * 15 / 16 * 16e9 / 160e9), "all links for one"
     assert Group(1, 4).ring(LINKS, 1e9) == 0
@@ -167,4 +171,4 @@ def test_a_layout_knows_what_a_message_is():
     how = {"tensor": 2, "pipeline": 2, "schedule": gp.OneFOneB}
     for dealt in (False, True):
         layout = read_layout(model(), 4, tokens(), gp.cross_entropy, sequence_parallel=dealt, **how)
-        assert layout.message == 64 * 256 * 2 // (2 if dealt else 1)
+        assert layout.message == 64 * 256 * 2

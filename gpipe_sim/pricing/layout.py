@@ -49,7 +49,11 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A model on a cluster. ``pieces`` are what its layers are, each sort once; ``counts`` (stage, piece)."""
+    """A model on a cluster. ``pieces`` are what its layers are, each sort once; ``counts`` (stage, piece).
+
+    ``message`` has the bytes between two stages: each tensor-parallel device sends its part of them, and
+    where these are needed whole they are gathered there (arXiv:2104.04473, section 4.1).
+    """
 
     model: tuple[Layer, ...]
     batch: Batch
@@ -238,7 +242,7 @@ def _pieces(
         message = max(message, x.nbytes) if i < last else message
     read = -(-2 * x.nbytes // tensor)
     found.append(Piece(Work(moved=read, launches=LOSS_KERNELS), 0, Sums(), x.dtype.itemsize, end=True))
-    return found, message // tensor if dealt else message
+    return found, message
 
 
 def _piece(

@@ -198,8 +198,9 @@ class Priced:
         layout, links = self.layout, self.cluster.links
         if not messages or layout.schedule.devices == 1:
             return simulate(layout.schedule, costs)
-        reached = stage_links(links, layout.schedule.devices, layout.tensor * layout.replicas)
-        return simulate(layout.schedule, costs, links=reached, message_bytes=layout.message)
+        gathered = 0 if layout.sequence_parallel else layout.tensor_group.half(links, layout.message)
+        reached = stage_links(links, layout.schedule.devices, layout.tensor * layout.replicas, gathered)
+        return simulate(layout.schedule, costs, links=reached, message_bytes=layout.message // layout.tensor)
 
     def _end(self, timeline: Timeline, update: bool = True) -> float:
         """When the last stage has its gradients summed, and its weights updated."""
