@@ -1,5 +1,6 @@
 """What a configuration takes: its parts add up, and every number follows from work that is really done."""
 
+from dataclasses import fields
 from itertools import product
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 import gpipe_sim as gp
 from benchmarks.published_steps import FREE, recompute
 from gpipe_sim.core import Linear
+from gpipe_sim.core.timeline import number
+from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.pricing.calibrate import Errors
 from gpipe_sim.pricing.groups import Group
 from gpipe_sim.pricing.layout import read_layout
@@ -165,6 +168,20 @@ REFUSED = {
 def test_what_does_not_fit_is_refused_in_words(run, error, words):
     with pytest.raises(error, match=words):
         run()
+
+
+def test_what_is_printed_has_every_number_that_was_used():
+    links = gp.Nodes(4, inside=gp.Link(1e-6, 2e11), between=gp.Link(3e-6, 8e10), per="node")
+    priced = gp.price(model(), cluster(8, links=links), tokens(), tensor=2, pipeline=4, recompute="full")
+    words = str(priced)
+    for part in (priced.time, *priced.parts.values()):
+        assert number(part) in words
+    [largest] = {max(sum(each.values()) for each in priced.memory)}
+    assert in_bytes(largest) in words and "tensor 2 x pipeline 4 x replicas 1, 1F1B" in words
+    for each in fields(gp.pricing.A100):
+        value = getattr(gp.pricing.A100, each.name)
+        assert not value or f"{each.name} {value if isinstance(value, str) else f'{value:g}'}" in words
+    assert "latency 1e-06, bandwidth 2e+11" in words and "latency 3e-06, bandwidth 2e+10" in words
 
 
 def test_a_layout_knows_what_a_message_is():

@@ -24,6 +24,8 @@ from gpipe_sim.pricing.groups import stage_links
 from gpipe_sim.pricing.held import held
 from gpipe_sim.pricing.layer_times import LayerTime, layer_time
 from gpipe_sim.pricing.layout import OWNER, Layout, Shape, read_layout
+from gpipe_sim.pricing.said import said
+from gpipe_sim.pricing.sharing import Sharing
 
 OPTIMIZER = 40  #: bytes that an update of a weight reads and writes, with its copy and two moments
 Factors = Mapping[Shape, float]  #: by which a block of this shape takes longer than was computed
@@ -61,8 +63,10 @@ def price(
     in Megatron-LM. ``microbatch`` are the samples of one; ``cut`` the layers of each stage: blocks are dealt
     out evenly unless it is given. ``recompute`` is per block: "selective" makes attention's core again,
     "full" all of it. ``sequence_parallel`` deals out what is no product along the sequence. With ``zero`` 1
-    the replicas share out the optimizer's state, with 2 the gradients too; ``gradient_bytes`` are those of
-    one gradient.
+    the replicas share out the optimizer's state, with 2 the gradients too, with 3 the weights (FSDP): these
+    are gathered for each "microbatch", or once in a "step" (``unshard``). ``gradient_bytes`` are those of one
+    gradient; ``optimizer`` says what is kept for a weight: Adam unless given, on a float32 copy of weights
+    that take 2 bytes.
 
     How a layer's time is found says ``Accelerator``; messages take the cluster's links, stage by stage; then
     the gradients of a stage are summed over its replicas in a ring, and its weights are updated.
@@ -95,12 +99,12 @@ class Priced:
     @cached_property
     def time(self) -> float:
         """Of a step, in the unit of the accelerator: until the last weights are updated."""
-        return self._end(self.timeline) + self._constants
+        return self._sharing.before(self.timeline) + self._end(self.timeline) + self._constants
 
     @cached_property
     def timeline(self) -> Timeline:
         """One replica, until its last backward ends; a device stands for ``tensor`` of them."""
-        return self._simulated(self._costs(), messages=True)
+        return self._simulated(self._costs(shared=True), messages=True)
 
     @cached_property
     def parts(self) -> dict[str, float]:
@@ -110,22 +114,34 @@ class Priced:
         - tensor: the sums of tensor parallelism; host: by how much starting kernels makes it longer.
         - head: embedding, head and loss, as far as the device with most to do has more for them.
         - bubble: how long that device waits if messages take no time; messages: by how much these add.
-        - gradients: the sums over replicas, as far as they end later; optimizer: the updates.
+        - gradients: what replicas send, as far as it does not hide; optimizer: the updates.
         - rest: what each microbatch and step take beside everything else.
         """
         bare = replace(self.cluster.accelerator, launch=0, exposed=0)
         blocks = self.layout.counts * [not piece.end for piece in self.layout.pieces]
-        busiest = [
-            self._busiest(self._costs(bare, blocks, lambda _: 0.0)),
-            self._busiest(self._costs(bare, blocks)),
-            self._busiest(self._costs(counts=blocks)),
-            self._busiest(self._costs()),
-        ]
-        alone = self._simulated(self._costs(), messages=False).makespan
-        summed = self._end(self.timeline, update=False)
-        steps = [*busiest, alone, self.timeline.makespan, summed, self._end(self.timeline), self.time]
-        names = "work", "tensor", "host", "head", "bubble", "messages", "gradients", "optimizer", "rest"
-        return dict(zip(names, np.diff([0.0, *map(float, steps)]).tolist(), strict=True))
+        work, tensor, host, head, shared = map(
+            self._busiest,
+            (
+                self._costs(bare, blocks, lambda _: 0.0),
+                self._costs(bare, blocks),
+                self._costs(counts=blocks),
+                self._costs(),
+                self._costs(shared=True),
+            ),
+        )
+        alone = float(self._simulated(self._costs(shared=True), messages=False).makespan)
+        sent, summed = float(self.timeline.makespan), self._end(self.timeline, update=False)
+        return {
+            "work": work,
+            "tensor": tensor - work,
+            "host": host - tensor,
+            "head": head - host,
+            "bubble": alone - shared,
+            "messages": sent - alone,
+            "gradients": shared - head + summed - sent + self._sharing.before(self.timeline),
+            "optimizer": self._end(self.timeline) - summed,
+            "rest": self._constants,
+        }
 
     @cached_property
     def memory(self) -> tuple[dict[str, int], ...]:
@@ -150,18 +166,29 @@ class Priced:
         return tuple(shape for shape in shapes if shape not in self.factors) if self.factors else ()
 
     @property
+    def _sharing(self) -> Sharing:
+        return Sharing(self.layout, self.cluster.links)
+
+    @property
     def _constants(self) -> float:
         accelerator = self.cluster.accelerator
         return float(accelerator.step + accelerator.microbatch * self.layout.schedule.microbatches)
 
     def _costs(
-        self, accelerator: Any = None, counts: np.ndarray | None = None, ring: Callable | None = None
+        self,
+        accelerator: Any = None,
+        counts: np.ndarray | None = None,
+        ring: Callable | None = None,
+        shared: bool = False,
     ) -> Costs:
-        """F, I and W of each stage."""
+        """F, I and W of each stage; ``shared``: with what replicas that share weights send meanwhile."""
         accelerator = accelerator or self.cluster.accelerator
         counts = self.layout.counts if counts is None else counts
         split = Kind.W in self.layout.schedule.program.where
         each = np.array([self._piece(piece, accelerator, ring, split) for piece in self.layout.pieces])
+        if shared:
+            pairs = zip(self.layout.pieces, each.tolist(), strict=True)
+            each = np.array([self._sharing.within(piece, times, split) for piece, times in pairs])
         forward, input_grad, weight_grad = (counts @ each).T.tolist()
         return Costs(forward, input_grad, weight_grad, overhead=accelerator.overhead)
 
@@ -211,14 +238,16 @@ class Priced:
         ready = np.zeros(program.stages)
         np.maximum.at(ready, program.stage[backward], timeline.end[program.entry[backward]].astype(float))
         ends = []
-        for held in program.placement:
+        for on in program.placement:
             free = 0.0
-            for stage in sorted(held, key=lambda stage: ready[stage]):
-                size = layout.weights[stage] * layout.gradient_bytes
-                free = max(free, ready[stage]) + layout.replica_group.ring(self.cluster.links, size)
-            weights = sum(layout.weights[stage] for stage in held)
-            ends.append(free + update * OPTIMIZER * weights / shared / hbm)
-        return max(ends)
+            for stage in sorted(on, key=lambda stage: ready[stage]):
+                free = max(free, ready[stage]) + self._sharing.after(stage)
+            weights = sum(layout.weights[stage] for stage in on)
+            ends.append(free + self._sharing.updated(on) + update * OPTIMIZER * weights / shared / hbm)
+        return float(max(ends))
+
+    def __str__(self) -> str:
+        return said(self)
 
     def __repr__(self) -> str:
         return f"<Priced: {number(self.time)} in all, of that bubble {number(self.parts['bubble'])}>"
