@@ -57,7 +57,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class OneRail(Nodes):
-    """Nodes that a group of some of their devices leaves by the link of one, not by those of all it has there.
+    """Nodes that a group of some of their devices leaves by the link of one, not by all links it has there.
 
     >>> links = gp.pricing.OneRail(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=12.5e9))
 

@@ -24,6 +24,7 @@ from gpipe_sim.pricing.tensor_parts import Part, tensor_parts
 from gpipe_sim.transformers.blocks import Chain, Checkpoint
 from gpipe_sim.transformers.llama import Head
 from gpipe_sim.transformers.optimizers import Adam, MixedPrecision
+from gpipe_sim.transformers.transformer import Embedding
 
 OWNER = "price"
 RECOMPUTE = ("none", "selective", "full")
@@ -90,6 +91,25 @@ class Layout:
             sum(int(n) * piece.weights for n, piece in zip(row, self.pieces, strict=True))
             for row in self.counts
         ]
+
+    @cached_property
+    def tied(self) -> list[tuple[tuple[int, int], int]]:
+        """The stages of embedding and head where they have one weight, and its numbers on one device."""
+        stage = np.repeat(np.arange(len(self.cut)), self.cut).tolist()
+        found = []
+        for i, head in enumerate(self.model):
+            if head.tied:
+                tokens, features = head.parameters["E"].shape
+                alike = [j for j, each in enumerate(self.model) if _embeds(each, (tokens, features))]
+                if len(alike) != 1:
+                    which = f"one Embedding({tokens}, {features}), which {head!r} is tied to"
+                    raise ValueError(f"price needs {which} {got(len(alike))}")
+                found.append(((stage[alike[0]], stage[i]), -(-tokens // self.tensor) * features))
+        return found
+
+
+def _embeds(layer: Layer, shape: tuple[int, int]) -> bool:
+    return isinstance(layer, Embedding) and layer.parameters["E"].shape == shape
 
 
 def read_layout(

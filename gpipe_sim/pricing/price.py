@@ -237,13 +237,18 @@ class Priced:
         backward = np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W]))
         ready = np.zeros(program.stages)
         np.maximum.at(ready, program.stage[backward], timeline.end[program.entry[backward]].astype(float))
-        ends = []
-        for on in program.placement:
-            free = 0.0
+        free = [0.0] * len(program.placement)
+        for device, on in enumerate(program.placement):
             for stage in sorted(on, key=lambda stage: ready[stage]):
-                free = max(free, ready[stage]) + self._sharing.after(stage)
+                free[device] = max(free[device], ready[stage]) + self._sharing.after(stage)
+        for stages, weights in layout.tied:
+            both = [next(k for k, on in enumerate(program.placement) if stage in on) for stage in stages]
+            summed = max(free[device] for device in both) + self._sharing.tied(both, weights)
+            free[both[0]] = free[both[1]] = summed
+        ends = []
+        for on, at in zip(program.placement, free, strict=True):
             weights = sum(layout.weights[stage] for stage in on)
-            ends.append(free + self._sharing.updated(on) + update * OPTIMIZER * weights / shared / hbm)
+            ends.append(at + self._sharing.updated(on) + update * OPTIMIZER * weights / shared / hbm)
         return float(max(ends))
 
     def __str__(self) -> str:
