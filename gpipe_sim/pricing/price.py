@@ -86,7 +86,9 @@ def price(
         recompute=recompute, sequence_parallel=sequence_parallel, zero=zero, gradient_bytes=gradient_bytes,
         unshard=unshard, optimizer=optimizer,
     )  # fmt: skip
-    return Priced(layout, cluster)
+    priced = Priced(layout, cluster)
+    homes(layout.schedule.placement, priced.devices)  # unequal devices are refused here
+    return priced
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -246,8 +248,9 @@ class Priced:
         layout, links = self.layout, self.cluster.links
         if not messages or layout.schedule.devices == 1:
             return simulate(layout.schedule, costs)
-        reached = stage_links(links, layout.schedule.devices, layout.tensor * layout.replicas)
-        return simulate(layout.schedule, costs, links=reached, message_bytes=layout.message)
+        gathered = 0 if layout.sequence_parallel else layout.tensor_group.half(links, layout.message)
+        reached = stage_links(links, layout.schedule.devices, layout.tensor * layout.replicas, gathered)
+        return simulate(layout.schedule, costs, links=reached, message_bytes=layout.message // layout.tensor)
 
     def _end(self, timeline: Timeline, update: bool = True) -> float:
         """When the last stage has its gradients summed, and its weights updated."""
@@ -257,17 +260,19 @@ class Priced:
         backward = np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W]))
         ready = np.zeros(program.stages)
         np.maximum.at(ready, program.stage[backward], timeline.end[program.entry[backward]].astype(float))
-        ends = []
-        for on, device in zip(program.placement, self.devices, strict=True):
-            free = 0.0
+        free = [0.0] * len(program.placement)
+        for k, on in enumerate(program.placement):
             for stage in sorted(on, key=lambda stage: ready[stage]):
-                free = max(free, ready[stage]) + self._sharing.after(stage)
+                free[k] = max(free[k], ready[stage]) + self._sharing.after(stage)
+        for stages, weights in layout.tied:
+            both = [next(k for k, on in enumerate(program.placement) if stage in on) for stage in stages]
+            summed = max(free[k] for k in both) + self._sharing.tied(both, weights)
+            free[both[0]] = free[both[1]] = summed
+        ends = []
+        for on, at, device in zip(program.placement, free, self.devices, strict=True):
             weights = sum(layout.weights[stage] for stage in on)
-            ends.append(
-                free
-                + self._sharing.updated(on)
-                + update * OPTIMIZER * weights / shared / float(device.accelerator.hbm)
-            )
+            update_time = OPTIMIZER * weights / shared / float(device.accelerator.hbm)
+            ends.append(at + self._sharing.updated(on) + update * update_time)
         return float(max(ends))
 
     def __str__(self) -> str:
