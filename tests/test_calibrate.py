@@ -26,8 +26,8 @@ def test_numbers_that_made_the_steps_come_back():
     found = calibrate(BY_HAND, rows)
     for name in ("flops", "hbm", "launch", "exposed", "call", "vocabulary"):
         assert getattr(found.cluster.accelerator, name) == pytest.approx(getattr(truth, name), rel=0.02), name
-    assert found.fitted.worst < 1e-3 and not found.at_bounds
-    assert all(factor == pytest.approx(1, abs=1e-3) for factor in found.factors.values())
+    assert found.fitted.worst < 3e-3 and not found.at_bounds
+    assert all(factor == pytest.approx(1, abs=3e-3) for factor in found.factors.values())
 
 
 @cache

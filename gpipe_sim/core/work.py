@@ -4,13 +4,17 @@ from typing import NamedTuple
 
 
 class Product(NamedTuple):
-    """``times`` matrix products of (m, k) with (k, n); ``weight`` says whether one factor is a weight."""
+    """``times`` matrix products of (m, k) with (k, n); ``weight`` says whether one factor is a weight.
+
+    Of a product ``inside`` a larger kernel nothing is read or written: what its kernel does is in ``moved``.
+    """
 
     times: int
     m: int
     n: int
     k: int
     weight: bool = True
+    inside: bool = False
 
 
 class Work(NamedTuple):

@@ -11,7 +11,7 @@ message of so many bytes keeps its link busy for bytes / bandwidth, and arrives 
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 
@@ -26,7 +26,7 @@ from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import Sizes
 from gpipe_sim.core.timeline import rounded
-from gpipe_sim.errors import Real, duration, got, listed, number, require, whole
+from gpipe_sim.errors import Real, duration, got, listed, number, one_of, require, whole
 from gpipe_sim.links.traffic import Traffic, traffic_of
 
 Column = np.ndarray
@@ -70,17 +70,30 @@ class Nodes:
     >>> gp.simulate(gp.OneFOneB(4, 8), links=links).makespan
     41
 
-    Devices 0 to ``devices_per_node`` - 1 are in the first node, and so on.
+    Devices 0 to ``devices_per_node`` - 1 are in the first node, and so on. The bandwidth ``between`` is that
+    of each "device", unless ``per`` says that it is of a whole "node": then its devices have equal shares.
+
+    >>> gp.Nodes(8, inside=gp.Link(), between=gp.Link(bandwidth=200e9), per="node").between.bandwidth
+    25000000000.0
     """
 
     devices_per_node: int
     inside: Link
     between: Link
+    per: str = field(default="device", kw_only=True, repr=False)
 
     def __post_init__(self):
         whole("Nodes", "devices_per_node", self.devices_per_node)
         for link in (self.inside, self.between):
             require("Nodes", link, Link, "links, such as Link(latency=1, bandwidth=100)")
+        if one_of("Nodes", "per", self.per, ("device", "node")) == "node":
+            share = (
+                inf
+                if self.between.bandwidth == inf
+                else quotient(self.between.bandwidth, self.devices_per_node)
+            )
+            object.__setattr__(self, "between", Link(self.between.latency, share))
+            object.__setattr__(self, "per", "device")
 
     def link(self, source: int, target: int) -> Link:
         """The link from one device to another."""

@@ -1,14 +1,16 @@
 """A cluster's numbers, and a factor for each shape of block, from steps that were measured.
 
 Numbers that a cluster states are fitted together, in logarithms, so that no step counts more for being long;
-what it leaves at 0 or infinite stays so. Then, for each shape of block, the factor that its rows need.
+what it leaves at 0 or infinite stays so, and what few rows tell stays near what was stated. Some steps of
+every cluster take much longer than others like them, so a row that is far off hardly counts. Then, for each
+shape of block, the factor that its rows need; the less they agree, the nearer to 1.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, log
-from statistics import median
+from statistics import mean, median, variance
 from typing import Any
 
 import numpy as np
@@ -26,9 +28,11 @@ NUMBERS = "flops", "hbm", "launch", "exposed", "call", "vocabulary", "microbatch
 LINKS = "inside", "between"
 APART = 20.0  #: times that a fitted number may be more or less than it was
 REACHED = 0.93  #: of a data sheet; no product is known to reach more
-WELL = 0.05  #: an error from which on a row counts less than its square: some are outliers
+WELL = 0.02  #: an error from which on a row counts ever less: Cauchy's loss
+FAR = 0.2  #: in logarithms: a number so far from what was stated counts as a row that is off by WELL
 PER_NUMBER = 3  #: rows for each number that is fitted
 FOLDS = 4
+MOST_DOUBT = 10.0  #: rows
 CONTRADICT = 0.2  #: share by which rows of one configuration may differ
 
 
@@ -86,7 +90,7 @@ def calibrate(cluster: Cluster, rows: Sequence[Row], shapes: bool = True) -> Cal
     ``cluster`` says what to begin with, and what to fit: every number that it states of its accelerator and
     links. A number ends within a twentieth and twenty times what it was; the rates of a card that says what
     its data sheet promises stay below that. With ``shapes`` each shape of block, (samples, places, features,
-    tensor degree), gets a factor, the median of its rows.
+    tensor degree), gets a factor, the median of its rows, nearer to 1 the less rows of one shape agree.
 
     It needs scipy: pip install "gpipe_sim[calibrate]". ValueError for too few rows, rows without a time, or
     rows of one configuration that contradict each other; ImportError without scipy.
@@ -161,10 +165,11 @@ def _fit(
 
     def off(logs: np.ndarray) -> np.ndarray:
         changed = _changed(cluster, names, logs.tolist())
-        return np.log([_time(changed, {}, row) for row in rows] / measured)
+        rates = np.log([_time(changed, {}, row) for row in rows] / measured)
+        return np.concatenate([rates, WELL / FAR * (logs - start)])
 
     found: Any = least_squares(
-        off, start, bounds=(low, high), loss="soft_l1", f_scale=WELL, diff_step=1e-3, max_nfev=tries
+        off, start, bounds=(low, high), loss="cauchy", f_scale=WELL, diff_step=1e-3, max_nfev=tries
     )
     margin = 0.01
     bounds = [
@@ -176,7 +181,7 @@ def _fit(
 
 
 def _most(name: str, sheet: Mapping[str, float]) -> float:
-    return 0.99 if name == "exposed" else sheet.get(name, inf)
+    return 0.99 if name == "exposed" else sheet.get("flops" if name == "vocabulary" else name, inf)
 
 
 def _number(cluster: Cluster, name: str) -> float:
@@ -205,14 +210,23 @@ def _error(cluster: Cluster, factors: Mapping[Shape, float], row: Row) -> float:
 
 
 def _factors(cluster: Cluster, rows: Sequence[Row]) -> dict[Shape, float]:
-    """For each shape of block, what its rows need in the middle."""
+    """For each shape of block, what its rows need in the middle, as far as rows of one shape agree."""
     found = defaultdict(list)
     for row in rows:
         shapes = dict.fromkeys(piece.shape for piece in row.layout.pieces if piece.shape)
         if len(shapes) == 1:
             [shape] = shapes
-            found[shape].append(_needed(cluster, shape, row))
-    return {shape: median(each) for shape, each in found.items()}
+            found[shape].append(log(_needed(cluster, shape, row)))
+    doubt = _doubt([*found.values()])
+    return {shape: exp(median(each) * len(each) / (len(each) + doubt)) for shape, each in found.items()}
+
+
+def _doubt(found: Sequence[Sequence[float]]) -> float:
+    """How many rows that need no factor each shape gets: the variance in a shape for that between shapes."""
+    inside = [variance(each) for each in found if len(each) > 1]
+    scatter = mean(inside) if inside else 0.0
+    between = mean(value**2 for each in found for value in each) - scatter if found else 0.0
+    return min(scatter / between, MOST_DOUBT) if between > 0 else MOST_DOUBT * (scatter > 0)
 
 
 def _needed(cluster: Cluster, shape: Shape, row: Row) -> float:

@@ -56,6 +56,17 @@ class Cluster:
 
 
 @dataclass(frozen=True)
+class OneRail(Nodes):
+    """Nodes that a group of some of their devices leaves by the link of one, not by all links it has there.
+
+    >>> links = gp.pricing.OneRail(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=12.5e9))
+
+    A sum over replicas then takes longer where tensor parallelism has some devices of a node, not all: two
+    groups of four devices in each node use two of its eight links. A group that has all uses all.
+    """
+
+
+@dataclass(frozen=True)
 class Placed(Nodes):
     """The links of some devices of a cluster, numbered anew from 0 on; ``place`` has their nodes."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpipe_sim.errors import Real
 from gpipe_sim.links.links import Link, Nodes
-from gpipe_sim.pricing.cluster import Placed
+from gpipe_sim.pricing.cluster import OneRail, Placed
 
 
 class Group(NamedTuple):
@@ -22,12 +22,15 @@ class Group(NamedTuple):
     stride: int
 
     def ring(self, links: Link | Nodes, size: Real) -> float:
-        """How long a ring all-reduce of so many bytes takes; half of it are a reduce-scatter, a gather."""
+        """How long a ring all-reduce of so many bytes takes: a reduce-scatter, and a gather."""
+        return 2 * self.half(links, size)
+
+    def half(self, links: Link | Nodes, size: Real) -> float:
+        """How long one of the two takes: each device sends all but its own share."""
         if self.devices == 1:
             return 0.0
         link = self.link(links)
-        share = 2 * (self.devices - 1)
-        return float(share * (link.latency + size / self.devices / link.bandwidth))
+        return float((self.devices - 1) * (link.latency + size / self.devices / link.bandwidth))
 
     def link(self, links: Link | Nodes) -> Link:
         """The slowest link of the ring, with the share of it that the group has."""
@@ -37,13 +40,18 @@ class Group(NamedTuple):
         if self.devices * self.stride <= node:
             return inside
         rings = min(self.stride, node)  # that leave a node side by side
-        shared = between.bandwidth if between.bandwidth == inf else between.bandwidth * node / rings
-        return Link(max(inside.latency, between.latency), min(inside.bandwidth, shared))
+        alone = isinstance(links, OneRail) and rings > 1
+        many = 1 if alone or between.bandwidth == inf else node / rings
+        return Link(max(inside.latency, between.latency), min(inside.bandwidth, many * between.bandwidth))
 
 
-def stage_links(links: Link | Nodes, stages: int, stride: int) -> Link | Nodes:
-    """The links between the devices of one pipeline."""
+def stage_links(links: Link | Nodes, stages: int, stride: int, more: Real = 0) -> Link | Nodes:
+    """The links between the devices of one pipeline, where each message takes so much longer."""
+
+    def longer(link: Link) -> Link:
+        return Link(link.latency + more, link.bandwidth)
+
     if isinstance(links, Link):
-        return links
+        return longer(links)
     nodes = tuple(device * stride // links.devices_per_node for device in range(stages))
-    return Placed(1, links.inside, links.between, nodes)
+    return Placed(1, longer(links.inside), longer(links.between), nodes)

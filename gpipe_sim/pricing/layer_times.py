@@ -80,5 +80,6 @@ def layer_time(
 
 
 def _product(product: Product, number: int, flops: float, hbm: float) -> float:
-    times, m, n, k, _ = product
-    return times * max(2 * m * n * k / flops, number * (m * k + k * n + m * n) / hbm)
+    times, m, n, k, _, inside = product
+    numbers = 0 if inside else m * k + k * n + m * n
+    return times * max(2 * m * n * k / flops, number * numbers / hbm)

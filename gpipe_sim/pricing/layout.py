@@ -24,6 +24,7 @@ from gpipe_sim.pricing.tensor_parts import Part, tensor_parts
 from gpipe_sim.transformers.blocks import Chain, Checkpoint
 from gpipe_sim.transformers.llama import Head
 from gpipe_sim.transformers.optimizers import Adam, MixedPrecision
+from gpipe_sim.transformers.transformer import Embedding
 
 OWNER = "price"
 RECOMPUTE = ("none", "selective", "full")
@@ -49,7 +50,11 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A model on a cluster. ``pieces`` are what its layers are, each sort once; ``counts`` (stage, piece)."""
+    """A model on a cluster. ``pieces`` are what its layers are, each sort once; ``counts`` (stage, piece).
+
+    ``message`` has the bytes between two stages: each tensor-parallel device sends its part of them, and
+    where these are needed whole they are gathered there (arXiv:2104.04473, section 4.1).
+    """
 
     model: tuple[Layer, ...]
     batch: Batch
@@ -86,6 +91,25 @@ class Layout:
             sum(int(n) * piece.weights for n, piece in zip(row, self.pieces, strict=True))
             for row in self.counts
         ]
+
+    @cached_property
+    def tied(self) -> list[tuple[tuple[int, int], int]]:
+        """The stages of embedding and head where they have one weight, and its numbers on one device."""
+        stage = np.repeat(np.arange(len(self.cut)), self.cut).tolist()
+        found = []
+        for i, head in enumerate(self.model):
+            if head.tied:
+                tokens, features = head.parameters["E"].shape
+                alike = [j for j, each in enumerate(self.model) if _embeds(each, (tokens, features))]
+                if len(alike) != 1:
+                    which = f"one Embedding({tokens}, {features}), which {head!r} is tied to"
+                    raise ValueError(f"price needs {which} {got(len(alike))}")
+                found.append(((stage[alike[0]], stage[i]), -(-tokens // self.tensor) * features))
+        return found
+
+
+def _embeds(layer: Layer, shape: tuple[int, int]) -> bool:
+    return isinstance(layer, Embedding) and layer.parameters["E"].shape == shape
 
 
 def read_layout(
@@ -238,7 +262,7 @@ def _pieces(
         message = max(message, x.nbytes) if i < last else message
     read = -(-2 * x.nbytes // tensor)
     found.append(Piece(Work(moved=read, launches=LOSS_KERNELS), 0, Sums(), x.dtype.itemsize, end=True))
-    return found, message // tensor if dealt else message
+    return found, message
 
 
 def _piece(

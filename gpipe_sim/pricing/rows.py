@@ -44,8 +44,8 @@ def read_rows(path: str | PathLike) -> list[Row]:
 
     Columns: gpus, global_batch, micro_batch (of one replica), hidden, heads, layers, sequence, tensor,
     pipeline; and ms, what a step took, where it was measured. Models are GPTs with dropout, in 2-byte
-    numbers, gradients too; every block is recomputed, by 1F1B, and ZeRO 1 shares out the optimizer's state,
-    as in Megatron-DeepSpeed. ValueError, with the line, for a row that is none.
+    numbers, and gradients in 4-byte ones; every block is recomputed, by 1F1B, and ZeRO 1 shares out the
+    optimizer's state, as in Megatron-DeepSpeed. ValueError, with the line, for a row that is none.
     """
     with open(path, newline="") as file:
         return list(_rows(file, Path(path).name))
@@ -91,7 +91,6 @@ def _row(given: dict[str, Any]) -> Row:
     layout = read_layout(
         model, at["gpus"], (tokens, tokens), cross_entropy, tensor=at["tensor"], pipeline=at["pipeline"],
         replicas=replicas, microbatch=at["micro_batch"], schedule=OneFOneB, recompute="full", zero=1,
-        gradient_bytes=2,
     )  # fmt: skip
     return Row(layout, at["gpus"], time, given)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.links.links import Link, Nodes
+from gpipe_sim.pricing.groups import Group, stage_links
 from gpipe_sim.pricing.layout import Layout, Piece
 
 Times = tuple[float, float, float]
@@ -47,7 +48,7 @@ class Sharing:
             return 0.0
         for spans in timeline.rows:
             if spans:
-                sizes = self._sizes(spans[0].action.stage)
+                sizes = self._sizes(spans[0].action.parts[0].stage)
                 once = self.layout.unshard == "step"
                 found.append(self._gather(sum(sizes) if once else max(sizes)) - float(spans[0].start))
         return max(found)
@@ -68,6 +69,16 @@ class Sharing:
             if self.layout.zero in (1, 2)
             else 0.0
         )
+
+    def tied(self, both: Sequence[int], weights: int) -> float:
+        """How long the devices at both ends of a tied weight sum its gradient, or their share of it."""
+        if both[0] == both[1]:
+            return 0.0
+        layout = self.layout
+        links = stage_links(self.links, layout.schedule.devices, layout.tensor * layout.replicas)
+        link = links if isinstance(links, Link) else links.link(*both)
+        size = weights * layout.gradient_bytes / (layout.replicas if layout.zero else 1)
+        return Group(2, 1).ring(link, size)
 
     def _sizes(self, stage: int) -> list[int]:
         """The bytes of the weights of each of its layers."""

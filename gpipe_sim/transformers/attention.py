@@ -228,7 +228,9 @@ class Attention(Layer):
         batch, sequence, three = qkv.shape
         shapes = Counter(tile.shape for tile in flash.tiles(sequence, self.tile, self.causal))
         d, each = self.mixed // self.heads, batch * self.heads
-        scores = tuple(Product(each * many, m, n, d, weight=False) for (m, n), many in shapes.items())
+        scores = tuple(
+            Product(each * many, m, n, d, weight=False, inside=True) for (m, n), many in shapes.items()
+        )
         mixes = tuple(product._replace(n=d, k=product.n) for product in scores)
         moved = batch * sequence * (three + self.mixed) * qkv.dtype.itemsize
         return Work(scores + mixes, moved, again=Work(scores, launches=0))

@@ -76,6 +76,17 @@ def test_what_fits_is_within_the_limit():
         gp.simulate(page.schedule, profile=page.profile(page.schedule, layers), memory_limit=page.limit)
 
 
+def test_what_a_step_takes_changes_as_the_page_says():
+    page = ran("what_it_takes.md")
+    plain, full, wide = (page.priced(zero=1, **how) for how in ({}, {"recompute": "full"}, {"tensor": 4}))
+    assert sum(plain.parts.values()) == pytest.approx(plain.time)
+    assert full.time > plain.time > wide.time and full.peak < plain.peak < wide.peak
+    selective = page.priced(zero=1, recompute="selective")
+    assert (selective.time, selective.peak) == (plain.time, plain.peak)
+    often, once = (page.priced(zero=3, unshard=way) for way in ("microbatch", "step"))
+    assert once.time < often.time and once.peak > often.peak
+
+
 def test_more_microbatches_take_no_more_memory_in_1f1b_and_larger_ones_do():
     page = ran("does_it_fit.md")
     assert page.twice == page.fullest(page.schedule) < page.fullest(page.schedule, samples=2)
