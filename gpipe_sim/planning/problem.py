@@ -20,6 +20,7 @@ from gpipe_sim.core.losses import Loss, cross_entropy
 from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import Real, listed, require, require_batch
 from gpipe_sim.families.zero_bubble import ZBH1
 from gpipe_sim.links.links import Link, Nodes
@@ -28,7 +29,7 @@ from gpipe_sim.planning.space import SEVERAL, Way, block_of, divisors
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.groups import Group, stage_links
 from gpipe_sim.pricing.held import STATIC, Outlined, _outlined, _static
-from gpipe_sim.pricing.layout import read_cut, read_layout
+from gpipe_sim.pricing.layout import Layout, read_cut, read_layout
 from gpipe_sim.pricing.price import OPTIMIZER, Priced
 from gpipe_sim.pricing.tensor_parts import tensor_parts
 
@@ -60,6 +61,7 @@ class Columns:
     pending: Column
     entry: Column
     message: int
+    gathered: float  #: how long a message is gathered where it arrives
 
     @cached_property
     def whole(self) -> Column:
@@ -154,24 +156,28 @@ class Problem:
             schedule=OneFOneB, cut=[1] * n, recompute=recompute, sequence_parallel=dealt,
             gradient_bytes=self.gradient_bytes, optimizer=self.optimizer,
         )  # fmt: skip
-        full, apart = (
-            Priced(replace(layout, schedule=each), self.cluster)._costs() for each in (WHOLE, SPLIT)
-        )
+        full, apart = (layout.counts @ self._times(layout, schedule) for schedule in (WHOLE, SPLIT))
         share = tensor if dealt else 1
         kept, pending, entry = _kept(_outlined(layout, tensor // share), microbatch)
         return Columns(
-            _running(full.forward),
-            _running(apart.input_grad),
-            _running(apart.weight_grad),
-            _running(np.add(full.input_grad, full.weight_grad)),
+            _running(full[:, 0]),
+            _running(apart[:, 1]),
+            _running(apart[:, 2]),
+            _running(full[:, 1] + full[:, 2]),
             _running(layout.weights),
             _running(layout.counts @ [piece.weights * piece.number for piece in layout.pieces]),
             np.array([_running(column) for column in zip(*_static(layout), strict=True)]),
             kept / share,
             pending / share,
             entry / share,
-            layout.message,
+            layout.message // tensor,
+            0.0 if dealt else layout.tensor_group.half(self.cluster.links, layout.message),
         )
+
+    def _times(self, layout: Layout, schedule: Schedule) -> Column:
+        """F, I and W of each sort of layer."""
+        priced = Priced(replace(layout, schedule=schedule), self.cluster)
+        return priced._pieces(self.cluster.accelerator, launched=True, summed=True, shared=False)
 
     def priced(self, way: Way, cut: Cut) -> Priced:
         layout = read_layout(
@@ -222,7 +228,8 @@ class Problem:
 
     def links(self, way: Way) -> Link | Nodes:
         """Between the devices of a pipeline."""
-        return stage_links(self.cluster.links, way.pipeline, way.tensor * way.replicas)
+        gathered = self.columns(way).gathered
+        return stage_links(self.cluster.links, way.pipeline, way.tensor * way.replicas, gathered)
 
 
 def _running(values: Iterable[Real]) -> Column:
