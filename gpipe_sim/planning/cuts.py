@@ -8,10 +8,11 @@ Where the cuts are too many, those whose every stage could be in a faster step a
 be is what the table's fastest slowest stage says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import comb, inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from gpipe_sim.planning.space import Way
 FEW = 2_000  #: cuts that are all tried
 TIMED = 3_000_000  #: actions, in all cuts that are tried where they are more
 TRIED = 12  #: cuts that are given where not all are tried
+LONG, SHORT = 8, (2, 4)  #: microbatches for each device: of a long step, and of those that tell its pace
 
 
 class StepCuts(ManyCuts):
@@ -75,6 +77,32 @@ class StepCuts(ManyCuts):
         return longest + self.constants
 
 
+class LongStep:
+    """What a step of many microbatches takes in any number of cuts, from two that have fewer."""
+
+    def __init__(self, problem: Problem, way: Way):
+        self.many = way.schedule.microbatches
+        self.few = [StepCuts(problem, each) for each in shorter(way)]
+        self.program = self.few[-1].program
+
+    def makespans(self, cuts: Column) -> Column:
+        return longer(self.many, [(each.program.microbatches, each.makespans(cuts)) for each in self.few])
+
+
+def shorter(way: Way) -> list[Way]:
+    """The same way with fewer microbatches, twice, if it has many: a step is at an even pace by then."""
+    k, schedule = way.pipeline, way.schedule
+    if schedule.microbatches <= LONG * k:
+        return []
+    return [way._replace(schedule=replace(schedule, microbatches=times * k)) for times in SHORT]
+
+
+def longer(many: int, two: Sequence[tuple[int, Any]]) -> Any:
+    """What so many microbatches take, at the pace at which the longer one of two steps differs."""
+    (m1, t1), (m2, t2) = two
+    return t2 + (many - m2) * (t2 - t1) / (m2 - m1)
+
+
 class Cuts(NamedTuple):
     """Cuts, shortest step first, with what these take at the least; and what no cut takes less than."""
 
@@ -87,16 +115,16 @@ def all_are_few(problem: Problem, way: Way) -> bool:
     """Whether there is time for all its cuts."""
     every = comb(problem.count - 1, way.schedule.stages - 1)
     schedule = way.schedule
-    return every <= FEW and every * 3 * schedule.microbatches * schedule.stages <= TIMED
+    return not shorter(way) and every <= FEW and every * 3 * schedule.microbatches * schedule.stages <= TIMED
 
 
 def cuts_of(problem: Problem, way: Way, least: float, even: bool) -> Cuts:
     """``least`` is what is known of every cut. ``even``: only the cut that deals out blocks evenly."""
     if even:
         return Cuts([problem.even_cut(way)], [least], least)
-    timed = StepCuts(problem, way)
+    timed = LongStep(problem, way) if shorter(way) else StepCuts(problem, way)
     stages = way.schedule.stages
-    if all_are_few(problem, way):
+    if all_are_few(problem, way):  # never of a long step
         return _sorted(timed, np.array(list(_all(problem.count, stages))), inf, FEW)
     tables = TableCuts(_fitting(problem, way))
     least = max(least, tables.slowest() * ROUNDING)
@@ -107,13 +135,13 @@ def cuts_of(problem: Problem, way: Way, least: float, even: bool) -> Cuts:
     best = cuts[times.argmin()]
     if times.min() * ROUNDING <= least:
         return _sorted(timed, cuts, least, TRIED)
-    if tables.count(times.min()) * timed.program.size <= TIMED:
+    if not shorter(way) and tables.count(times.min()) * timed.program.size <= TIMED:
         better = np.vstack([cuts, tables.cuts(times.min())])
         return _sorted(timed, better, inf, TRIED)
     return _sorted(timed, np.vstack([cuts, moved(timed, best, TIMED)]), least, TRIED)
 
 
-def _sorted(timed: StepCuts, cuts: Column, least: float, most: int) -> Cuts:
+def _sorted(timed: StepCuts | LongStep, cuts: Column, least: float, most: int) -> Cuts:
     """``least`` is infinite where the shortest of them is proven to be the best."""
     cuts = np.unique(cuts, axis=0)
     times = timed.makespans(cuts)

@@ -39,7 +39,7 @@ WHOLE, SPLIT = OneFOneB(1, 1), ZBH1(2, 4)  #: backwards that are one action, and
 
 
 #: The schedule, whose program is not kept for longer than the last few.
-laid_out = lru_cache(maxsize=64)(copy)
+laid_out = lru_cache(maxsize=256)(copy)
 
 
 @dataclass(frozen=True, eq=False)

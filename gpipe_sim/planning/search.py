@@ -6,7 +6,7 @@ the price of a cut. When a cut comes up that has its time, no other can be faste
 holds exactly.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -17,10 +17,13 @@ import numpy as np
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.planning.bounds import Order, least_bytes, least_time
-from gpipe_sim.planning.cuts import Cuts, all_are_few, cuts_of
+from gpipe_sim.planning.cuts import Cuts, all_are_few, cuts_of, longer, shorter
 from gpipe_sim.planning.problem import Problem
 from gpipe_sim.planning.space import MEMORY, Refused, Way
 from gpipe_sim.pricing.price import Priced
+
+
+PACE = 0.999  #: the share of a long step's time, as told by shorter ones, that it is taken to take at least
 
 
 @dataclass(order=True)
@@ -33,6 +36,7 @@ class Waiting:
     cuts: Cuts | None = field(default=None, compare=False)
     at: int = field(default=0, compare=False)
     timed: bool = field(default=False, compare=False)  #: whether it is what a step takes
+    paced: bool = field(default=False, compare=False)
     searched: bool = field(default=False, compare=False)  #: whether cuts are to be looked for
 
 
@@ -78,6 +82,8 @@ class Search:
                 self.price(each)
             elif self.even or each.searched or all_are_few(self.problem, each.way):
                 self.cut(each)
+            elif not each.paced and (short := shorter(each.way)):
+                self.pace(each, short)
             else:
                 self.price_even(each)
 
@@ -92,6 +98,18 @@ class Search:
             self.wait(each, cuts.times[0], cuts=cuts)
         else:
             self.refused.append(Refused(str(each.way), MEMORY, "no cut fits"))
+
+    def pace(self, each: Waiting, short: Sequence[Way]) -> None:
+        """A long step is looked at as two shorter ones first, whose program many ways share."""
+        cut = self.problem.even_cut(each.way)
+        held = least_bytes(self.problem, short[-1], cut)
+        if held.mean() > self.limit:
+            self.refuse(each.way, held.max())
+            return
+        priced = [self.problem.priced(way, cut) for way in short]
+        times = [(way.schedule.microbatches, one.time) for way, one in zip(short, priced, strict=True)]
+        time = longer(each.way.schedule.microbatches, times)
+        self.wait(each, PACE * time * balanced(priced[-1].timeline), paced=True)
 
     def price_even(self, each: Waiting) -> None:
         """Where cuts are too many to try all, another is looked for only if it could still be a row.
