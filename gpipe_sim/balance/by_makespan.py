@@ -6,7 +6,7 @@ show that they take longer (``balance.stage_bounds``). If few cuts are left, all
 the best one is proven to be the best. Otherwise layers are moved about for as long as that helps.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from math import inf
 
@@ -14,9 +14,8 @@ import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
 from gpipe_sim.balance.costs_of_stages import layers_listed, merged
-from gpipe_sim.balance.many_cuts import ManyCuts, per_device
+from gpipe_sim.balance.many_cuts import ManyCuts, layer_times, per_device
 from gpipe_sim.balance.stage_bounds import ROUNDING, StageBounds
-from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.costs import PER_DEVICE, Costs
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
@@ -133,9 +132,7 @@ def _ends(balance: list[int]) -> Column:
 
 def even_cuts(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], list[int]]:
     """The cuts of ``balance_by_cost``: with the larger of equal stages in front, and at the end."""
-    plain = replace(costs, speed=1, overhead=0)
-    parts = Kind.F, Kind.I, Kind.W
-    work = [sum(plain.duration(Action(i, kind, 0)) for kind in parts) for i in range(layers)]
+    work = [sum(times) for times in zip(*layer_times(costs, layers), strict=True)]
     speed = per_device(costs.speed, schedule.devices)
     speeds = [
         min(speed[device] for device, held in enumerate(schedule.placement) if stage in held)

@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import islice
 
 from gpipe_sim.core.bubbles import bubble_fraction
+from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
@@ -17,8 +18,9 @@ from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.errors import MOST, MemoryLimitError, whole
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.planning.bounds import bound_of_all
+from gpipe_sim.planning.measured import Measured
 from gpipe_sim.planning.problem import Cut, Problem
-from gpipe_sim.planning.search import Search
+from gpipe_sim.planning.search import Search, smallest
 from gpipe_sim.planning.space import OWNER, Refused, Space, Way, counted, read_space, ways
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.layout import recomputed
@@ -26,9 +28,9 @@ from gpipe_sim.pricing.price import Priced
 
 
 def plan(
-    model: Sequence[Layer],
+    model: "Sequence[Layer] | Costs",
     cluster: Cluster,
-    batch: Batch,
+    batch: "Batch | int",
     loss: "Loss | None" = None,
     optimizer: "Optimizer | None" = None,
     *,
@@ -44,19 +46,76 @@ def plan(
     cut: str = "best",
     rows: int | None = 10,
 ) -> "Plans":
-    """The fastest plans for a model on a cluster, of all that fit; and for the others, why not."""
+    """The fastest plans for a model on a cluster, of all that fit; and for the others, why not.
+
+    >>> gpu = gp.Accelerator(flops=137e12, hbm=1.6e12, launch=1e-5)
+    >>> links = gp.Nodes(4, inside=gp.Link(5e-6, 200e9), between=gp.Link(1e-5, 25e9))
+    >>> cluster, tokens = gp.Cluster(8, gpu, memory=16e9, links=links), gp.MetaArray((256, 512), "i8")
+    >>> families = [gp.OneFOneB, gp.Interleaved1F1B]
+    >>> print(gp.plan(gp.bert_large(), cluster, (tokens, tokens), schedules=families, rows=3))
+    ...
+
+    It searches everything that ``price`` asks for, and each row is one ``price``, with its time and bytes:
+
+    - ``tensor`` degrees that divide a node and the heads; others only if they are listed. All devices are
+      used: what is left are pipelines, and ``replicas`` of them.
+    - ``microbatch``, its samples: every number that divides a replica's share of the batch into at most 4,096.
+    - ``schedules``, all of ``gp.SCHEDULES``; ``stages_per_device`` of interleaved 1F1B and looped BFS: every
+      number that divides the blocks, or 2 and 4 if a model has no equal blocks in a row.
+    - ``recompute`` of each block, ``sequence_parallel``, and ``zero`` from 0 to 3.
+    - ``cut="best"``: all cuts where there are few; otherwise good ones, and each row's ``cut_gap`` says how
+      far from the best it is at most. ``cut="even"`` deals out blocks evenly.
+
+    A family with one tensor degree, pipeline, replicas and recompute is one row: its fastest. Ways whose
+    bound is above the last row's time are not simulated; ``rows=None`` lists all. A step of more than 8
+    microbatches for each device is looked at as two shorter ones, and priced if it could be a row.
+
+    ``model`` may also be ``Costs`` that list the times of single layers, such as measured ones, of one
+    microbatch; then ``batch`` is how many of these a step has. Such times know no bytes: pipelines alone are
+    planned, of one replica unless ``replicas`` says more, and none is refused for what it holds.
+
+    MemoryLimitError if no plan fits, with what would; ValueError if there is none because of its sizes, or
+    degrees do not divide the devices; TypeError for what is no model, cluster, schedule or number.
+    """
     if rows is not None:
         rows = min(MOST, whole(OWNER, "rows", rows))
     gradient_bytes = whole(OWNER, "gradient_bytes", gradient_bytes, 2, 4)
-    problem = Problem(OWNER, model, cluster, batch, loss, optimizer, gradient_bytes)
+    if isinstance(model, Costs):
+        problem: Problem = Measured(OWNER, model, cluster, batch)
+        replicas = [1] if replicas is None else replicas
+    else:
+        problem = Problem(OWNER, model, cluster, batch, loss, optimizer, gradient_bytes)
     degrees = tensor, replicas, microbatch
     space = read_space(
         cluster, schedules, degrees, stages_per_device, recompute, sequence_parallel, zero, cut
     )
     plans = plans_of(problem, space, rows)
     if not plans:
-        raise MemoryLimitError("no plan")
+        raise no_plan(plans)
     return plans
+
+
+def no_plan(plans: "Plans") -> ValueError:
+    """Why there is no plan, and what would make one fit."""
+    problem = plans.problem
+    found = [each for each in ways(problem, plans.space) if isinstance(each, Way)]
+    if not found:
+        whys = "; ".join(f"{count} {why}: {each.says}" for why, count, each in plans.why_refused)
+        return ValueError(f"plan finds no plan at all for this model, batch and cluster. {whys}")
+    way, size = smallest(problem, found)
+    limit = problem.cluster.memory
+    return MemoryLimitError(
+        f"plan finds no plan that fits {problem.cluster.devices} devices of {in_bytes(limit)} each. {way} holds "
+        f"least of those that were tried: it would fit devices of {in_bytes(size)}, {size:,} bytes. "
+        f"{_larger(problem, size)}"
+    )
+
+
+def _larger(problem: Problem, size: int) -> str:
+    """How many devices would do, if each held its part of what the smallest plan holds."""
+    cluster = problem.cluster
+    more = -(-size * cluster.devices // int(cluster.memory))
+    return f"Were it dealt out without rest, {more} devices of {in_bytes(cluster.memory)} would hold it."
 
 
 def plans_of(problem: Problem, space: Space, rows: int | None) -> "Plans":

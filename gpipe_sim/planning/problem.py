@@ -138,7 +138,7 @@ class Problem:
         return list(recompute)
 
     def zeros(self, wanted: Sequence[int], replicas: int) -> list[int]:
-        """Without 0 where 1 is as fast: it gathers updated weights in place of half of the gradients' ring."""
+        """Without 0 where 1 is as fast: it gathers updated weights in place of half of a gradients' ring."""
         if replicas == 1:
             return [min(wanted)]
         columns = self._columns(1, 1, "none", False)
@@ -160,13 +160,13 @@ class Problem:
         share = tensor if dealt else 1
         kept, pending, entry = _kept(_outlined(layout, tensor // share), microbatch)
         return Columns(
-            _running(full[:, 0]),
-            _running(apart[:, 1]),
-            _running(apart[:, 2]),
-            _running(full[:, 1] + full[:, 2]),
-            _running(layout.weights),
-            _running(layout.counts @ [piece.weights * piece.number for piece in layout.pieces]),
-            np.array([_running(column) for column in zip(*_static(layout), strict=True)]),
+            running(full[:, 0]),
+            running(apart[:, 1]),
+            running(apart[:, 2]),
+            running(full[:, 1] + full[:, 2]),
+            running(layout.weights),
+            running(layout.counts @ [piece.weights * piece.number for piece in layout.pieces]),
+            np.array([running(column) for column in zip(*_static(layout), strict=True)]),
             kept / share,
             pending / share,
             entry / share,
@@ -232,7 +232,7 @@ class Problem:
         return stage_links(self.cluster.links, way.pipeline, way.tensor * way.replicas, gathered)
 
 
-def _running(values: Iterable[Real]) -> Column:
+def running(values: Iterable[Real]) -> Column:
     return np.array([0, *accumulate(map(float, values))])
 
 
@@ -257,7 +257,7 @@ def _kept(found: Outlined, microbatch: int) -> tuple[Column, Column, Column]:
         entry.append(own + saves * x.of(microbatch))
         left = (array for i, array in enumerate(layer.saved) if i in layer.pending)
         pending.append(_bytes((*layer.pending, *left), microbatch))
-    return _running(kept), _running(pending), np.array(entry, float)
+    return running(kept), running(pending), np.array(entry, float)
 
 
 def _bytes(arrays: Iterable[Array], microbatch: int) -> int:

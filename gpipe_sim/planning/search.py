@@ -22,7 +22,6 @@ from gpipe_sim.planning.problem import Problem
 from gpipe_sim.planning.space import MEMORY, Refused, Way
 from gpipe_sim.pricing.price import Priced
 
-
 PACE = 0.999  #: the share of a long step's time, as told by shorter ones, that it is taken to take at least
 
 
@@ -75,7 +74,9 @@ class Search:
                 continue
             if each.timed and each.cuts is not None:
                 priced = self.problem.priced(each.way, each.cuts.cuts[each.at])
-                if self.fits(each.way, priced.peak):
+                if not priced.fits:
+                    self.refuse(each.way, priced.peak, least="")
+                else:
                     self.given.add(each.way.sort)
                     yield each.way, priced, self.known.get(each.way, each.cuts.least)
             elif each.cuts is not None:
@@ -141,14 +142,22 @@ class Search:
         self.simulated += 1
         self.wait(each, priced.time, timed=True)
 
-    def fits(self, way: Way, peak: int) -> bool:
-        if peak > self.limit:
-            self.refuse(way, peak, least="")
-        return peak <= self.limit
-
     def refuse(self, way: Way, size: float, least: str = "at least ") -> None:
         says = f"a device holds {least}{in_bytes(int(size))}, and may hold {in_bytes(self.limit)}"
         self.refused.append(Refused(str(way), MEMORY, says))
+
+
+def smallest(problem: Problem, ways: Sequence[Way]) -> tuple[Way, int]:
+    """(the way whose fullest device holds least with its even cut, the bytes): bounds first, as in the search."""
+    queue = [(problem.least_held(way, Order.of(way.schedule).copies), i, 0) for i, way in enumerate(ways)]
+    heapify(queue)
+    while True:
+        size, i, known = heappop(queue)
+        if known == 2:
+            return ways[i], int(size)
+        way, cut = ways[i], problem.even_cut(ways[i])
+        size = least_bytes(problem, way, cut).max() if known == 0 else problem.priced(way, cut).peak
+        heappush(queue, (float(size), i, known + 1))
 
 
 def balanced(timeline: Timeline) -> float:
