@@ -118,14 +118,14 @@ def _hop(problem: Problem, way: Way, columns: Columns) -> float:
     return min(float(link.latency + link.busy(columns.message)) for link in kinds)
 
 
-def stage_table(problem: Problem, way: Way, order: Order, placement: Placement) -> np.ndarray:
+def stage_table(problem: Problem, way: Way, order: Order) -> np.ndarray:
     """What no step is shorter than if a stage has certain layers; (stages, layers, most layers of a stage).
 
     A row for each layer that it may start with, a column for each number of layers that it may then have;
     infinite where these cannot be, or hold more bytes than a device has.
     """
     columns, n, m = problem.columns(way), problem.count, order.microbatches // order.copies
-    homes = homes_of(placement)
+    homes = homes_of(way.schedule.placement)
     stages = len(homes)
     width = n - stages + 1
     first, more = np.arange(n)[:, None], np.arange(1, width + 1)

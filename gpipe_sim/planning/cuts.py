@@ -167,7 +167,7 @@ def _fitting(problem: Problem, way: Way) -> np.ndarray:
     """The table of single stages, without those that do not fit a device."""
     columns, schedule, n = problem.columns(way), laid_out(way.schedule), problem.count
     placement = schedule.placement
-    table = stage_table(problem, way, Order.of(schedule), placement)
+    table = stage_table(problem, way, Order.of(schedule))
     static, width = problem.static(way), table.shape[2]
     first = np.arange(n)[:, None]
     end = np.minimum(first + np.arange(1, width + 1), n)

@@ -1,7 +1,7 @@
 """Which plan, on my cluster? The fastest plans that fit, and why the others do not."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -10,6 +10,7 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.schedule import Schedule
@@ -26,6 +27,10 @@ from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.layout import recomputed
 from gpipe_sim.pricing.price import Priced
 
+Counts = Sequence[int]
+Families = Sequence[type[Schedule]]
+MORE = (2, 4, 8, 16, 32, 64)  #: times as many devices, that are tried where nothing fits
+
 
 def plan(
     model: "Sequence[Layer] | Costs",
@@ -34,14 +39,14 @@ def plan(
     loss: "Loss | None" = None,
     optimizer: "Optimizer | None" = None,
     *,
-    schedules: "Sequence[type[Schedule]] | None" = None,
-    tensor: "Sequence[int] | None" = None,
-    replicas: "Sequence[int] | None" = None,
-    microbatch: "Sequence[int] | None" = None,
-    stages_per_device: "Sequence[int] | None" = None,
-    recompute: Sequence[str] = ("none", "selective", "full"),
-    sequence_parallel: Sequence[bool] = (False, True),
-    zero: Sequence[int] = (0, 1),
+    schedules: "Families | None" = None,
+    tensor: "Counts | None" = None,
+    replicas: "Counts | None" = None,
+    microbatch: "Counts | None" = None,
+    stages_per_device: "Counts | None" = None,
+    recompute: "Sequence[str]" = ("none", "selective", "full"),
+    sequence_parallel: "Sequence[bool]" = (False, True),
+    zero: "Counts" = (0, 1),
     gradient_bytes: int = 4,
     cut: str = "best",
     rows: int | None = 10,
@@ -59,7 +64,7 @@ def plan(
 
     - ``tensor`` degrees that divide a node and the heads; others only if they are listed. All devices are
       used: what is left are pipelines, and ``replicas`` of them.
-    - ``microbatch``, its samples: every number that divides a replica's share of the batch into at most 4,096.
+    - ``microbatch``, its samples: every number that cuts a replica's share of the batch into 4,096 at most.
     - ``schedules``, all of ``gp.SCHEDULES``; ``stages_per_device`` of interleaved 1F1B and looped BFS: every
       number that divides the blocks, or 2 and 4 if a model has no equal blocks in a row.
     - ``recompute`` of each block, ``sequence_parallel``, and ``zero`` from 0 to 3.
@@ -82,7 +87,7 @@ def plan(
     gradient_bytes = whole(OWNER, "gradient_bytes", gradient_bytes, 2, 4)
     if isinstance(model, Costs):
         problem: Problem = Measured(OWNER, model, cluster, batch)
-        replicas = [1] if replicas is None else replicas
+        replicas, microbatch = [1] if replicas is None else replicas, [1]
     else:
         problem = Problem(OWNER, model, cluster, batch, loss, optimizer, gradient_bytes)
     degrees = tensor, replicas, microbatch
@@ -103,19 +108,25 @@ def no_plan(plans: "Plans") -> ValueError:
         whys = "; ".join(f"{count} {why}: {each.says}" for why, count, each in plans.why_refused)
         return ValueError(f"plan finds no plan at all for this model, batch and cluster. {whys}")
     way, size = smallest(problem, found)
-    limit = problem.cluster.memory
+    devices, limit = problem.cluster.devices, in_bytes(problem.cluster.memory)
     return MemoryLimitError(
-        f"plan finds no plan that fits {problem.cluster.devices} devices of {in_bytes(limit)} each. {way} holds "
-        f"least of those that were tried: it would fit devices of {in_bytes(size)}, {size:,} bytes. "
-        f"{_larger(problem, size)}"
+        f"plan finds no plan that fits {devices} devices of {limit} each. {way} holds least: it would fit "
+        f"devices of {in_bytes(size)}, {size:,} bytes. {_more_devices(problem)}"
     )
 
 
-def _larger(problem: Problem, size: int) -> str:
-    """How many devices would do, if each held its part of what the smallest plan holds."""
-    cluster = problem.cluster
-    more = -(-size * cluster.devices // int(cluster.memory))
-    return f"Were it dealt out without rest, {more} devices of {in_bytes(cluster.memory)} would hold it."
+def _more_devices(problem: Problem) -> str:
+    """How many times as many devices would do, with 1F1B, full recompute and microbatches of one sample."""
+    devices = problem.cluster.devices
+    for times in MORE:
+        larger = problem.on(replace(problem.cluster, devices=times * devices))
+        space = read_space(
+            larger.cluster, [OneFOneB], (None, None, [1]), None, ["full"], (False, True), (0, 1), "even"
+        )
+        found = [each for each in ways(larger, space) if isinstance(each, Way)]
+        if found and (least := smallest(larger, found))[1] <= larger.cluster.memory:
+            return f"{times * devices} such devices would do: {least[0]}."
+    return f"{MORE[-1] * devices} such devices would not do either."
 
 
 def plans_of(problem: Problem, space: Space, rows: int | None) -> "Plans":
@@ -191,7 +202,8 @@ class Plan:
     @cached_property
     def limited_by(self) -> str:
         """The largest part of the time that is not work."""
-        parts = {name: time for name, time in self.parts.items() if name != "work"}
+        work = ("work", "head") if self.way.pipeline == 1 else ("work",)
+        parts = {name: time for name, time in self.parts.items() if name not in work}
         return max(parts, key=parts.__getitem__)
 
     def __repr__(self) -> str:
@@ -271,7 +283,7 @@ class Plans:
 def _row(plan: Plan) -> tuple[str, ...]:
     way, gap = plan.way, plan.cut_gap
     off = f"<= {gap:.1%}" if gap else "0"
-    numbers = number(plan.time), off, f"{plan.bubble:.1%}", in_bytes(plan.peak)
+    numbers = number(plan.time), off, f"{plan.bubble:.1%}", in_bytes(plan.peak) if plan.peak else "?"
     return way.mesh, way.order, way.options, *numbers, plan.limited_by
 
 

@@ -25,7 +25,7 @@ from gpipe_sim.errors import Real, listed, require, require_batch
 from gpipe_sim.families.zero_bubble import ZBH1
 from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.memory.profile import Array, Size
-from gpipe_sim.planning.space import SEVERAL, Way, block_of, divisors
+from gpipe_sim.planning.space import OWNER, SEVERAL, Way, block_of, divisors
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.groups import Group, stage_links
 from gpipe_sim.pricing.held import STATIC, Outlined, _outlined, _static
@@ -105,6 +105,12 @@ class Problem:
         self._columns = lru_cache(maxsize=None)(self._read)
         self._balanced = lru_cache(maxsize=None)(self._spread)
         self._columns(1, 1, "none", False)  # what is no model, batch or loss is refused
+
+    def on(self, cluster: Cluster) -> "Problem":
+        """The same model on another cluster."""
+        return Problem(
+            OWNER, self.layers, cluster, self.batch, self.loss, self.optimizer, self.gradient_bytes
+        )
 
     @cached_property
     def blocks(self) -> int:

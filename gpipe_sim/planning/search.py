@@ -148,7 +148,7 @@ class Search:
 
 
 def smallest(problem: Problem, ways: Sequence[Way]) -> tuple[Way, int]:
-    """(the way whose fullest device holds least with its even cut, the bytes): bounds first, as in the search."""
+    """(the way whose fullest device holds least with its even cut, these bytes): bounds first."""
     queue = [(problem.least_held(way, Order.of(way.schedule).copies), i, 0) for i, way in enumerate(ways)]
     heapify(queue)
     while True:
