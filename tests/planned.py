@@ -14,6 +14,7 @@ from gpipe_sim.planning.space import Way, read_space, ways
 SAMPLES = 8
 ALIKE = gp.Link(latency=1, bandwidth=400)
 NODES = gp.Nodes(2, gp.Link(latency=1, bandwidth=800), gp.Link(latency=3, bandwidth=200))
+ACCELERATOR = gp.Accelerator(5000, 2, hbm=40_000, launch=0.5, exposed=0.2, call=1)
 #: One family of each kind.
 FEW = (gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBV, gp.families.Chimera)
 
@@ -33,7 +34,7 @@ def tokens(samples: int = SAMPLES):
 
 
 def cluster(devices: int = 4, memory: float = 1e9, links=ALIKE) -> gp.Cluster:
-    return gp.Cluster(devices, toy(500, 2, hbm=4000, launch=1, exposed=0.2, call=1), memory, links)
+    return gp.Cluster(devices, ACCELERATOR, memory, links)
 
 
 def plan(cluster: gp.Cluster, blocks: int = 4, **options) -> Plans:

@@ -104,11 +104,15 @@ def longer(many: int, two: Sequence[tuple[int, Any]]) -> Any:
 
 
 class Cuts(NamedTuple):
-    """Cuts, shortest step first, with what these take at the least; and what no cut takes less than."""
+    """Cuts, shortest step first, with what these take at the least; and what no cut takes less than.
+
+    ``proven``: all others take longer than the first of them.
+    """
 
     cuts: list[Cut]
     times: list[float]
     least: float
+    proven: bool = False
 
 
 def all_are_few(problem: Problem, way: Way) -> bool:
@@ -147,7 +151,8 @@ def _sorted(timed: StepCuts | LongStep, cuts: Column, least: float, most: int) -
     times = timed.makespans(cuts)
     order = np.argsort(times, kind="stable")[:most]
     found = [tuple(each) for each in np.diff(cuts[order], axis=1).tolist()]
-    return Cuts(found, (times[order] * ROUNDING).tolist(), min(least, float(times.min()) * ROUNDING))
+    shortest = float(times.min()) * ROUNDING
+    return Cuts(found, (times[order] * ROUNDING).tolist(), min(least, shortest), least > shortest)
 
 
 def _all(layers: int, stages: int) -> Iterator[tuple[int, ...]]:

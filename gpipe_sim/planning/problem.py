@@ -30,6 +30,7 @@ from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.groups import Group, stage_links
 from gpipe_sim.pricing.held import STATIC, Outlined, _outlined, _static
 from gpipe_sim.pricing.layout import Layout, read_cut, read_layout
+from gpipe_sim.pricing.mixed import homes, of_pipeline
 from gpipe_sim.pricing.price import OPTIMIZER, Priced
 from gpipe_sim.pricing.tensor_parts import tensor_parts
 
@@ -132,6 +133,14 @@ class Problem:
             return str(error)
         if sum(_weights(part.layer) for part in parts) == sum(map(_weights, self.layers)):
             return "it has no layers that can be dealt out"
+        return None
+
+    def unequal(self, way: Way) -> str | None:
+        """Why a cluster of unequal devices cannot be used so: those that share a stage have to be equal."""
+        try:
+            homes(way.schedule.placement, of_pipeline(self.cluster, way.pipeline, way.tensor * way.replicas))
+        except ValueError as error:
+            return str(error)
         return None
 
     def differing(self, recompute: Sequence[str], tensor: int, microbatch: int) -> list[str]:

@@ -19,7 +19,7 @@ from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.planning.bounds import Order, least_bytes, least_time
 from gpipe_sim.planning.cuts import Cuts, all_are_few, cuts_of, longer, shorter
 from gpipe_sim.planning.problem import Problem
-from gpipe_sim.planning.space import MEMORY, Refused, Way
+from gpipe_sim.planning.space import MEMORY, SIZE, Refused, Way
 from gpipe_sim.pricing.price import Priced
 
 PACE = 0.999  #: the share of a long step's time, as told by shorter ones, that it is taken to take at least
@@ -49,13 +49,16 @@ class Search:
         self.refused: list[Refused] = []
         self.simulated = 0
         self.given: set[tuple] = set()
-        self.known: dict[Way, float] = {}  #: what no cut takes less than, where cuts have been looked for
+        self.known: dict[Way, Cuts] = {}  #: of ways whose cuts have been looked for
         for way in ways:
             self.start(way)
         heapify(self.queue)
 
     def start(self, way: Way) -> None:
         """If what there is of one microbatch beside the weights can be held, on average."""
+        if says := self.problem.unequal(way):
+            self.refused.append(Refused(str(way), SIZE, says))
+            return
         order = Order.of(way.schedule)
         held = self.problem.least_held(way, order.copies)
         if held > self.limit:
@@ -78,7 +81,8 @@ class Search:
                     self.refuse(each.way, priced.peak, least="")
                 else:
                     self.given.add(each.way.sort)
-                    yield each.way, priced, self.known.get(each.way, each.cuts.least)
+                    known = self.known.get(each.way, each.cuts)
+                    yield each.way, priced, priced.time if known.proven else known.least
             elif each.cuts is not None:
                 self.price(each)
             elif self.even or each.searched or all_are_few(self.problem, each.way):
@@ -94,7 +98,7 @@ class Search:
 
     def cut(self, each: Waiting) -> None:
         cuts = cuts_of(self.problem, each.way, each.least, self.even)
-        self.known[each.way] = cuts.least
+        self.known[each.way] = cuts
         if cuts.cuts:
             self.wait(each, cuts.times[0], cuts=cuts)
         else:

@@ -21,7 +21,7 @@ HEADS, LAYERS, BATCH, SIZE, MEMORY = (
     "cannot be dealt out to so many devices",
     "have more stages than layers",
     "do not cut the batch into equal microbatches",
-    "have a size that the schedule refuses",
+    "have a size that the schedule or the cluster refuses",
     "do not fit",
 )  #: why a plan is refused
 MOST_MICROBATCHES = 4_096  #: that are tried where nobody says how large one is
