@@ -120,7 +120,7 @@ def _neighbours(ends: Column) -> Column:
     inner = np.arange(len(ends) - 2)
     first, last = (each[:, None] for each in np.triu_indices(len(inner)))
     between = (inner >= first) & (inner <= last)
-    moves = (between[:, None] * np.array(STEPS)[:, None]).reshape(-1, len(inner))
+    moves = np.concatenate([between * step for step in STEPS]) if len(inner) else np.zeros((0, 0), int)
     found = np.repeat(ends[None], 1 + len(moves), axis=0)
     found[1:, 1:-1] += moves
     return found[(np.diff(found, axis=1) > 0).all(axis=1)]

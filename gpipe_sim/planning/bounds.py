@@ -108,7 +108,7 @@ def least_time(problem: Problem, way: Way, order: Order) -> float:
     largest = columns.forward[:-1] + (m // copies) * np.diff(work)
     path = columns.forward[-1] + back[-1] + 2 * (k - 1) * (hop + overhead) / copies
     least = max(heads + all_work + actions + end, heads + chain + actions + tails, largest.max(), path)
-    return (least + problem.constants(m)) * ROUNDING
+    return float(least + problem.constants(m)) * ROUNDING
 
 
 def _hop(problem: Problem, way: Way, columns: Columns) -> float:

@@ -33,7 +33,7 @@ PIECE = Piece(Work(), 0, Sums(), 1)
 class Measured(Problem):
     """Layers with these times, of one microbatch; ``microbatches`` are those of a step."""
 
-    def __init__(self, owner: str, costs: Costs, cluster: Cluster, microbatches: int):
+    def __init__(self, owner: str, costs: Costs, cluster: Cluster, microbatches: Any):
         require(owner, cluster, Cluster, "a cluster, such as Cluster(8, Accelerator(140e12), memory=80e9)")
         if not (count := layers_listed(owner, costs)):
             raise ValueError(f"{owner} needs costs that list one for each layer {got(costs)}")

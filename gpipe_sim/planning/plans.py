@@ -27,26 +27,27 @@ from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.layout import recomputed
 from gpipe_sim.pricing.price import Priced
 
-Counts = Sequence[int]
-Families = Sequence[type[Schedule]]
+Model = Sequence[Layer] | Costs
+Wanted = Sequence[int] | None  #: numbers to try; None is every one that divides
+Names, Flags = Sequence[str], Sequence[bool]
 MORE = (2, 4, 8, 16, 32, 64)  #: times as many devices, that are tried where nothing fits
 
 
 def plan(
-    model: "Sequence[Layer] | Costs",
+    model: "Model",
     cluster: Cluster,
-    batch: "Batch | int",
+    batch: "Batch",
     loss: "Loss | None" = None,
     optimizer: "Optimizer | None" = None,
     *,
-    schedules: "Families | None" = None,
-    tensor: "Counts | None" = None,
-    replicas: "Counts | None" = None,
-    microbatch: "Counts | None" = None,
-    stages_per_device: "Counts | None" = None,
-    recompute: "Sequence[str]" = ("none", "selective", "full"),
-    sequence_parallel: "Sequence[bool]" = (False, True),
-    zero: "Counts" = (0, 1),
+    schedules: "Sequence[type[Schedule]] | None" = None,
+    tensor: "Wanted" = None,
+    replicas: "Wanted" = None,
+    microbatch: "Wanted" = None,
+    stages_per_device: "Wanted" = None,
+    recompute: "Names" = ("none", "selective", "full"),
+    sequence_parallel: "Flags" = (False, True),
+    zero: "Wanted" = (0, 1),
     gradient_bytes: int = 4,
     cut: str = "best",
     rows: int | None = 10,

@@ -96,6 +96,8 @@ class Problem:
         self.layers = listed(owner, "a list of layers, such as mlp([64, 10])", model)
         if not self.layers:
             raise ValueError(f"{owner} needs at least one layer (got [])")
+        for layer in self.layers:
+            require(owner, layer, Layer, "a model to be a list of layers, such as mlp([64, 10])")
         require_batch(batch)
         if not len(batch[0]):
             raise ValueError(f"{owner} needs a batch with at least one sample")
