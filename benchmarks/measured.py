@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import gpipe_sim as gp
+from benchmarks.h100_steps import FITTED, fitted, fp8_steps
 from benchmarks.published_steps import FREE, INSIDE, NODE, ONE_FACTOR
 from gpipe_sim.pricing.calibrate import Calibration, Errors, calibrate
 from gpipe_sim.pricing.price import Priced
@@ -25,7 +26,7 @@ from gpipe_sim.pricing.rows import Row, measured_rows, on, read_rows
 
 RESULTS = Path(__file__).parent / "results" / "measured.json"
 #: 800 Gb/s from each node, as vTrain states for its cluster. That groups of some devices of a node use the
-#: link of one is what its rows say: with tensor 2 and 4 gradients are summed that slowly.
+#: link of one is what its rows say: with tensor 2 and 4 Megatron-DeepSpeed sums gradients that slowly.
 BETWEEN = gp.Link(bandwidth=100e9)
 LINKS = gp.pricing.OneRail(NODE, inside=gp.Link(bandwidth=INSIDE), between=BETWEEN, per="node")
 BY_HAND = gp.Cluster(NODE, gp.pricing.A100, memory=80e9, links=LINKS)
@@ -116,9 +117,28 @@ def run() -> dict:
             say(f"{name}, pipelines from rows without", off(calibrate(BY_HAND, alone), piped))
             say("many-nodes, from one node", off(calibrate(BY_HAND, rows), measured_rows("many-nodes")))
             say(f"{name}, shapes never seen", never_seen(rows))
+    results["H100, FP8"] = second_hardware()
     for name, table in tables().items():
         say(name, table)
     return results
+
+
+def second_hardware() -> dict:
+    """NVIDIA's own rows of H100s, two of them fitted; printed row by row."""
+    steps = list(fp8_steps())
+    two = [steps[i] for i in FITTED]
+    found = fitted(two)
+    errors = {step.name: step.error(*found) for step in steps if step["context"] == 1}
+    others = {name: error for name, error in errors.items() if name not in {step.name for step in two}}
+    left = [step.name for step in steps if step["context"] > 1]
+    for name, error in errors.items():
+        print(f"H100, FP8: {name:66}{error:+.1%}{'' if name in others else ' (fitted)'}", flush=True)
+    for name in left:
+        print(f"H100, FP8: {name:66}not predicted: context parallelism", flush=True)
+    print(f"H100, FP8: {Errors.of([*others.values()])}", flush=True)
+    numbers = {"linear": found[0].linear, "inside": found[1].inside.bandwidth}
+    said = {"fitted": [step.name for step in two], "numbers": numbers, "not predicted": left}
+    return asdict(Errors.of([*others.values()])) | {"errors": errors} | said
 
 
 def never_seen(rows: Sequence[Row], folds: int = 4) -> dict[str, float]:

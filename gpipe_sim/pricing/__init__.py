@@ -8,9 +8,9 @@ numbers to steps that were measured. It uses the core, links, replicas and the w
 from gpipe_sim import signatures
 from gpipe_sim.pricing.calibrate import calibrate
 from gpipe_sim.pricing.cluster import OneRail
-from gpipe_sim.pricing.hardware import A100
+from gpipe_sim.pricing.hardware import A100, H100
 from gpipe_sim.pricing.rows import measured_rows, read_rows
 
-__all__ = ["A100", "OneRail", "calibrate", "measured_rows", "read_rows"]
+__all__ = ["A100", "H100", "OneRail", "calibrate", "measured_rows", "read_rows"]
 
 signatures.readable(__name__)

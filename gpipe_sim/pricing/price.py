@@ -194,10 +194,18 @@ class Priced:
 
     def _piece(self, piece, accelerator, ring: Callable | None, split: bool) -> tuple[float, float, float]:
         """What F, I and W take of a layer: a full backward starts kernels of both while the device works."""
-        flops = accelerator.vocabulary if piece.vocabulary and accelerator.vocabulary else accelerator.flops
+        linear = accelerator.vocabulary if piece.vocabulary else None if piece.end else accelerator.linear
+        flops = accelerator.flops
         sums = ring or self._sum
         found: LayerTime = layer_time(
-            piece.work, piece.weights, piece.sums, accelerator, sums, piece.number, float(flops)
+            piece.work,
+            piece.weights,
+            piece.sums,
+            accelerator,
+            sums,
+            piece.number,
+            float(flops),
+            float(linear or flops),
         )
         factor = self.factors.get(piece.shape, 1.0)
         forward = found.forward.takes(accelerator)
