@@ -187,6 +187,28 @@ def test_what_is_printed_has_every_number_that_was_used():
     assert "latency 1e-06, bandwidth 2e+11" in words and "latency 3e-06, bandwidth 2e+10" in words
 
 
+def test_a_pipeline_of_two_large_cards_and_two_small():
+    """With products alone, small cards of a quarter of the rate are devices of a quarter of the speed."""
+    large, small = gp.Accelerator(4e14), gp.Accelerator(1e14)
+    mixed = gp.pricing.Mixed(gp.Cluster(2, large, memory=8e10), gp.Cluster(2, small, memory=1e6))
+    how = {"pipeline": 4, "microbatch": 2, "cut": [4, 4, 2, 2]}
+    priced = gp.price(model(), mixed, tokens(), **how)
+    alone = gp.price(model(), gp.Cluster(4, large, memory=8e10), tokens(), **how)
+    slower = replace(alone._costs(), speed=[1, 1, 0.25, 0.25])
+    expected = gp.simulate(gp.OneFOneB(4, 16), slower).makespan
+    assert priced.time == pytest.approx(float(expected), rel=1e-12)
+    assert sum(priced.parts.values()) == pytest.approx(priced.time)
+    assert alone.fits and not priced.fits and "2 accelerators of flops 1e+14" in str(priced)
+    fastest = gp.price(model(), gp.Cluster(4, mixed.accelerator, memory=8e10), tokens(), **how)
+    assert fastest.time == alone.time < priced.time and mixed.memory == 8e10
+    with pytest.raises(ValueError, match="4 devices, put unequal ones together as device 0"):
+        gp.price(model(), mixed, tokens())
+    with pytest.raises(ValueError, match="copies of a stage, here of stage"):
+        gp.price(model(), mixed, tokens(), pipeline=4, schedule=gp.families.Chimera, cut=[4, 4, 2, 2])
+    with pytest.raises(ValueError, match="at least two groups"):
+        gp.pricing.Mixed(mixed)
+
+
 def test_a_layout_knows_what_a_message_is():
     how = {"tensor": 2, "pipeline": 2, "schedule": gp.OneFOneB}
     for dealt in (False, True):

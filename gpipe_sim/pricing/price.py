@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -21,9 +20,11 @@ from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.errors import require
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.groups import stage_links
+from gpipe_sim.pricing.hardware import Accelerator
 from gpipe_sim.pricing.held import held
 from gpipe_sim.pricing.layer_times import LayerTime, layer_time
 from gpipe_sim.pricing.layout import OWNER, Layout, Shape, read_layout
+from gpipe_sim.pricing.mixed import homes, of_pipeline
 from gpipe_sim.pricing.said import said
 from gpipe_sim.pricing.sharing import Sharing
 
@@ -85,7 +86,9 @@ def price(
         recompute=recompute, sequence_parallel=sequence_parallel, zero=zero, gradient_bytes=gradient_bytes,
         unshard=unshard, optimizer=optimizer,
     )  # fmt: skip
-    return Priced(layout, cluster)
+    priced = Priced(layout, cluster)
+    homes(layout.schedule.placement, priced.devices)  # unequal devices are refused here
+    return priced
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -117,18 +120,15 @@ class Priced:
         - gradients: what replicas send, as far as it does not hide; optimizer: the updates.
         - rest: what each microbatch and step take beside everything else.
         """
-        bare = replace(self.cluster.accelerator, launch=0, exposed=0)
         blocks = self.layout.counts * [not piece.end for piece in self.layout.pieces]
-        work, tensor, host, head, shared = map(
-            self._busiest,
-            (
-                self._costs(bare, blocks, lambda _: 0.0),
-                self._costs(bare, blocks),
-                self._costs(counts=blocks),
-                self._costs(),
-                self._costs(shared=True),
-            ),
-        )
+        costs = [
+            self._costs(blocks, launched=False, summed=False),
+            self._costs(blocks, launched=False),
+            self._costs(blocks),
+            self._costs(),
+            self._costs(shared=True),
+        ]
+        work, tensor, host, head, shared = map(self._busiest, costs)
         alone = float(self._simulated(self._costs(shared=True), messages=False).makespan)
         sent, summed = float(self.timeline.makespan), self._end(self.timeline, update=False)
         return {
@@ -160,6 +160,12 @@ class Priced:
         return max(sum(each.values()) for each in self.memory)
 
     @property
+    def fits(self) -> bool:
+        """Whether no device holds more than it has room for."""
+        pairs = zip(self.memory, self.devices, strict=True)
+        return all(sum(each.values()) <= device.memory for each, device in pairs)
+
+    @property
     def unseen(self) -> tuple[Shape, ...]:
         """Shapes of blocks that no factor is known for, where others have one."""
         shapes = dict.fromkeys(piece.shape for piece in self.layout.pieces if piece.shape)
@@ -171,41 +177,51 @@ class Priced:
 
     @property
     def _constants(self) -> float:
-        accelerator = self.cluster.accelerator
-        return float(accelerator.step + accelerator.microbatch * self.layout.schedule.microbatches)
+        microbatches = self.layout.schedule.microbatches
+        each = {device.accelerator for device in self.devices}
+        return max(float(one.step + one.microbatch * microbatches) for one in each)
+
+    @cached_property
+    def devices(self) -> list[Cluster]:
+        """What each device of the pipeline is: equal, unless the cluster is ``Mixed``."""
+        layout = self.layout
+        return of_pipeline(self.cluster, layout.schedule.devices, layout.tensor * layout.replicas)
 
     def _costs(
         self,
-        accelerator: Any = None,
         counts: np.ndarray | None = None,
-        ring: Callable | None = None,
+        launched: bool = True,
+        summed: bool = True,
         shared: bool = False,
     ) -> Costs:
-        """F, I and W of each stage; ``shared``: with what replicas that share weights send meanwhile."""
-        accelerator = accelerator or self.cluster.accelerator
+        """F, I and W of each stage, with what the host does, tensor parallelism sums, and replicas send."""
         counts = self.layout.counts if counts is None else counts
-        split = Kind.W in self.layout.schedule.program.where
-        each = np.array([self._piece(piece, accelerator, ring, split) for piece in self.layout.pieces])
-        if shared:
-            pairs = zip(self.layout.pieces, each.tolist(), strict=True)
-            each = np.array([self._sharing.within(piece, times, split) for piece, times in pairs])
-        forward, input_grad, weight_grad = (counts @ each).T.tolist()
-        return Costs(forward, input_grad, weight_grad, overhead=accelerator.overhead)
+        on = homes(self.layout.schedule.placement, self.devices)
+        known = {each: self._pieces(each, launched, summed, shared) for each in {*on}}
+        rows = [row @ known[each] for row, each in zip(counts, on, strict=True)]
+        forward, input_grad, weight_grad = np.array(rows).T.tolist()
+        overheads = [device.accelerator.overhead for device in self.devices]
+        overhead = overheads if len({*overheads}) > 1 else overheads[0]
+        return Costs(forward, input_grad, weight_grad, overhead=overhead)
 
-    def _piece(self, piece, accelerator, ring: Callable | None, split: bool) -> tuple[float, float, float]:
+    def _pieces(self, accelerator: Accelerator, launched: bool, summed: bool, shared: bool) -> np.ndarray:
+        """F, I and W of each piece, (pieces, 3)."""
+        if not launched:
+            accelerator = replace(accelerator, launch=0, exposed=0)
+        split = Kind.W in self.layout.schedule.program.where
+        ring = partial(self._sum, accelerator) if summed else (lambda _: 0.0)
+        each = [self._piece(piece, accelerator, ring, split) for piece in self.layout.pieces]
+        if shared:
+            pairs = zip(self.layout.pieces, each, strict=True)
+            each = [self._sharing.within(piece, times, split) for piece, times in pairs]
+        return np.array(each)
+
+    def _piece(self, piece, accelerator, ring: Callable, split: bool) -> tuple[float, float, float]:
         """What F, I and W take of a layer: a full backward starts kernels of both while the device works."""
         linear = accelerator.vocabulary if piece.vocabulary else None if piece.end else accelerator.linear
-        flops = accelerator.flops
-        sums = ring or self._sum
+        rates = float(accelerator.flops), float(linear or accelerator.flops)
         found: LayerTime = layer_time(
-            piece.work,
-            piece.weights,
-            piece.sums,
-            accelerator,
-            sums,
-            piece.number,
-            float(flops),
-            float(linear or flops),
+            piece.work, piece.weights, piece.sums, accelerator, ring, piece.number, *rates
         )
         factor = self.factors.get(piece.shape, 1.0)
         forward = found.forward.takes(accelerator)
@@ -218,11 +234,11 @@ class Priced:
             back = both - weight
         return factor * forward, factor * back, factor * weight
 
-    def _sum(self, size: int) -> float:
+    def _sum(self, accelerator: Accelerator, size: int) -> float:
         group = self.layout.tensor_group
         if group.devices == 1:
             return 0.0
-        return group.ring(self.cluster.links, size) + float(self.cluster.accelerator.call)
+        return group.ring(self.cluster.links, size) + float(accelerator.call)
 
     def _busiest(self, costs: Costs) -> float:
         """What the device with most to do takes."""
@@ -239,24 +255,25 @@ class Priced:
 
     def _end(self, timeline: Timeline, update: bool = True) -> float:
         """When the last stage has its gradients summed, and its weights updated."""
-        layout, hbm = self.layout, float(self.cluster.accelerator.hbm)
+        layout = self.layout
         shared = layout.replicas if layout.zero else 1
         program = timeline.schedule.program
         backward = np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W]))
         ready = np.zeros(program.stages)
         np.maximum.at(ready, program.stage[backward], timeline.end[program.entry[backward]].astype(float))
         free = [0.0] * len(program.placement)
-        for device, on in enumerate(program.placement):
+        for k, on in enumerate(program.placement):
             for stage in sorted(on, key=lambda stage: ready[stage]):
-                free[device] = max(free[device], ready[stage]) + self._sharing.after(stage)
+                free[k] = max(free[k], ready[stage]) + self._sharing.after(stage)
         for stages, weights in layout.tied:
             both = [next(k for k, on in enumerate(program.placement) if stage in on) for stage in stages]
-            summed = max(free[device] for device in both) + self._sharing.tied(both, weights)
+            summed = max(free[k] for k in both) + self._sharing.tied(both, weights)
             free[both[0]] = free[both[1]] = summed
         ends = []
-        for on, at in zip(program.placement, free, strict=True):
+        for on, at, device in zip(program.placement, free, self.devices, strict=True):
             weights = sum(layout.weights[stage] for stage in on)
-            ends.append(at + self._sharing.updated(on) + update * OPTIMIZER * weights / shared / hbm)
+            update_time = OPTIMIZER * weights / shared / float(device.accelerator.hbm)
+            ends.append(at + self._sharing.updated(on) + update * update_time)
         return float(max(ends))
 
     def __str__(self) -> str:

@@ -9,20 +9,21 @@ from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.hardware import Accelerator
 from gpipe_sim.pricing.layout import Layout
+from gpipe_sim.pricing.mixed import Mixed
 
 
 def said(priced: Any) -> str:
     """Lines for ``print``: every number that was used is in them."""
     layout, cluster = priced.layout, priced.cluster
     held = [sum(each.values()) for each in priced.memory]
-    fullest = held.index(max(held))
+    fullest = max(range(len(held)), key=lambda device: held[device] / priced.devices[device].memory)
     rows = [("time of a step", number(priced.time), "")]
     rows += [
         (f"  {name}", number(part), f"{part / priced.time:.1%}")
         for name, part in priced.parts.items()
         if part
     ]
-    room = in_bytes(cluster.memory)
+    room = in_bytes(priced.devices[fullest].memory)
     rows.append((f"device {fullest} of the pipeline holds", in_bytes(held[fullest]), f"of {room}"))
     rows += [(f"  {name}", in_bytes(size), "") for name, size in priced.memory[fullest].items() if size]
     width = max(len(name) for name, *_ in rows)
@@ -47,7 +48,9 @@ def _configuration(layout: Layout) -> str:
 
 def _assumed(cluster: Cluster) -> list[str]:
     """The numbers of the hardware, also those that nobody gave."""
-    return [f"an accelerator of {_numbers(cluster.accelerator)}", *_links(cluster.links)]
+    groups = cluster.groups if isinstance(cluster, Mixed) else (cluster,)
+    each = [f"{group.devices} accelerators of {_numbers(group.accelerator)}" for group in groups]
+    return [*each, *_links(cluster.links)]
 
 
 def _numbers(accelerator: Accelerator) -> str:

@@ -46,7 +46,7 @@ class Sharing:
         found = [0.0]
         for spans in timeline.rows:
             if spans:
-                sizes = self._sizes(spans[0].action.stage)
+                sizes = self._sizes(spans[0].action.parts[0].stage)
                 once = self.layout.unshard == "step"
                 found.append(self._gather(sum(sizes) if once else max(sizes)) - float(spans[0].start))
         return max(found)
