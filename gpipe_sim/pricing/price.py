@@ -117,7 +117,7 @@ class Priced:
         - tensor: the sums of tensor parallelism; host: by how much starting kernels makes it longer.
         - head: embedding, head and loss, as far as the device with most to do has more for them.
         - bubble: how long that device waits if messages take no time; messages: by how much these add.
-        - gradients: what replicas send, as far as it does not hide; optimizer: the updates.
+        - gradients: what replicas and tied ends send, as far as it does not hide; optimizer: the updates.
         - rest: what each microbatch and step take beside everything else.
         """
         blocks = self.layout.counts * [not piece.end for piece in self.layout.pieces]
