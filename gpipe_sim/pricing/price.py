@@ -58,7 +58,7 @@ def price(
     >>> links = gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=20e9))
     >>> cluster = gp.Cluster(96, gp.pricing.A100, memory=80e9, links=links)
     >>> gp.price(gp.gpt3_175b(), cluster, (tokens, tokens), tensor=8, pipeline=12, recompute="full")
-    <Priced: 98.08 in all, of that bubble 1.989>
+    <Priced: 98.03 in all, of that bubble 1.989>
 
     All devices are used: ``tensor`` x ``pipeline`` x ``replicas``, numbered in this order from the inside, as
     in Megatron-LM. ``microbatch`` are the samples of one; ``cut`` the layers of each stage: blocks are dealt
