@@ -50,22 +50,22 @@ def starting_from(rows: Sequence[Row]) -> gp.Cluster:
         raise ValueError(f"rows to fit have to be of one card (got {', '.join(sorted(cards))})")
     [said] = cards
     card = next((name for name in SHEET if name in said), "")
-    flops, hbm = SHEET.get(card, (inf, inf))
-    flops = min(0.9 * flops, max(rate(row) for row in rows))
-    hbm = min(0.9 * hbm, flops / 40)
+    most, moved = SHEET.get(card, (inf, inf))
+    rate = min(0.9 * most, max(flops(row) / (row.time or inf) for row in rows))
+    hbm = min(0.9 * moved, rate / 40)
     gpu = gp.Accelerator(
-        flops, hbm=hbm, launch=1e-5, exposed=0.3, vocabulary=flops, microbatch=1e-4, step=1e-3, card=card
+        rate, hbm=hbm, launch=1e-5, exposed=0.3, vocabulary=rate, microbatch=1e-4, step=1e-3, card=card
     )
     return gp.Cluster(1, gpu, memory=80e9)
 
 
-def rate(row: Row) -> float:
-    """FLOPs a second of each device, with those that are done again."""
+def flops(row: Row) -> float:
+    """What a device computes in a step, with what it computes again."""
     layout = row.layout
     works = [piece.work for piece in layout.pieces]
-    flops = [3 * work.flops + (work.again.flops if work.again else 0) for work in works]
-    stages = len(layout.counts)
-    return layout.schedule.microbatches * float((layout.counts @ flops).sum()) / stages / (row.time or inf)
+    each = [3 * work.flops + (work.again.flops if work.again else 0) for work in works]
+    order = layout.schedule
+    return order.microbatches * float((layout.counts @ each).sum()) / order.devices
 
 
 def off(found: Calibration | gp.Cluster, rows: Sequence[Row]) -> dict[str, float]:

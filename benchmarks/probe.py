@@ -27,14 +27,18 @@ from torch.utils.checkpoint import checkpoint
 import gpipe_sim as gp
 from benchmarks.measured import predicted, starting_from
 from gpipe_sim.pricing.calibrate import Errors, calibrate
-from gpipe_sim.pricing.rows import Row, read_rows
+from gpipe_sim.pricing.rows import DTYPES, Row, read_rows
 from gpipe_sim.torch_backend.counterparts import mean_loss, to_torch
+from gpipe_sim.torch_backend.modules import device_named
 from gpipe_sim.transformers.blocks import Chain
 
 CHECKED, TIMES = 20, 3  #: configurations that --check predicts; steps of which a round takes the median
 #: What is asked for unless one says: on a GPU, and on a CPU.
 GPU = {"hidden": [1024, 2048, 3072], "sequence": [1024, 2048], "microbatch": [1, 2, 4], "layers": [2, 6]}
 CPU = {"hidden": [128, 256, 384], "sequence": [64, 128], "microbatch": [1, 2, 4], "layers": [2, 6]}
+
+#: All of a block is computed again, where torch alone would stop before its last product.
+AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False, "early_stop": False}
 
 
 class Asked(NamedTuple):
@@ -61,17 +65,19 @@ def probed(asked: argparse.Namespace) -> list[Asked]:
 
 def others(asked: argparse.Namespace, known: Sequence[Asked], count: int = CHECKED) -> list[Asked]:
     """Configurations that are not probed, of up to twice the layers; every other one has a shape that is."""
-    rng, found, draws = random.Random(1), [], 1000
-    by = {"hidden": asked.head, "sequence": 16, "microbatch": 1, "layers": 1, "microbatches": 1}
-    most = {name: max(getattr(asked, name)) * (2 if name == "layers" else 1) for name in by}
-    ranges = [range(min(getattr(asked, name)), most[name] + 1, step) for name, step in by.items()]
-    for i in range(draws):
+    rng, found, tries = random.Random(1), [], 1000
+    steps = {"hidden": asked.head, "sequence": 16, "microbatch": 1, "layers": 1, "microbatches": 1}
+    given = {name: getattr(asked, name) for name in steps} | {
+        "layers": [*asked.layers, 2 * max(asked.layers)]
+    }
+    ranges = [range(min(given[name]), max(given[name]) + 1, step) for name, step in steps.items()]
+    for i in range(tries):
         new = Asked(*map(rng.choice, ranges))
         if i % 2 == 0:
             new = Asked(*rng.choice(known).shape, *new[3:])
-        if new not in (*known, *found) and len(found) < count:
+        if new not in (*known, *found):
             found.append(new)
-    return found
+    return found[:count]
 
 
 def written(path: Path, configurations: Iterable[Asked], asked: argparse.Namespace, ms: Sequence[float] = ()):
@@ -128,7 +134,7 @@ class Step:
 
     def forward(self, x: Tensor) -> Tensor:
         for module, again in zip(self.modules, self.recomputed, strict=True):
-            x = checkpoint(module, x, use_reentrant=False, preserve_rng_state=False) if again else module(x)
+            x = checkpoint(module, x, **AGAIN) if again else module(x)
         return x
 
 
@@ -165,13 +171,14 @@ def milliseconds(step: Callable[[], None], device: str) -> float:
 
 
 def measured(rows: Sequence[Row], asked: argparse.Namespace) -> list[list[float]]:
-    """The milliseconds of each row, round by round: rounds lie apart, so that all have a slow moment's share."""
+    """The milliseconds of each row, round by round, so that a slow moment is not one row's alone."""
     found: list[list[float]] = [[] for _ in rows]
     for turn in range(asked.rounds):
         for row, times in zip(rows, found, strict=True):
             step = Step(row, asked.device)
             taken = [milliseconds(step, asked.device) for _ in range(1 + TIMES)]
             times.append(statistics.median(taken[1:]))
+            del step  # a card may have no room for two
         print(f"round {turn + 1} of {asked.rounds}: {len(rows)} rows", flush=True)
     return found
 
@@ -195,10 +202,10 @@ def run(asked: argparse.Namespace) -> dict[str, Errors]:
     every = [*known, *new]
     rounds = measured(written(path, every, asked), asked)
     ms = [statistics.median(times) for times in rounds]
-    said = {"noise": Errors.of([one / each - 1 for each, times in zip(ms, rounds) for one in times])}
+    apart = [one / each - 1 for each, times in zip(ms, rounds, strict=True) for one in times]
+    said = {"noise": Errors.of(apart)} if asked.rounds > 1 else {}
     if new:
-        path_of_others = path.with_name(f"{path.stem}-others.csv")
-        unseen = written(path_of_others, new, asked, ms[len(known) :])
+        unseen = written(path.with_name(f"{path.stem}-others.csv"), new, asked, ms[len(known) :])
     rows = written(path, known, asked, ms[: len(known)])
     said |= checked(rows, unseen) if new else {}
     for name, errors in said.items():
@@ -213,7 +220,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
         "--check", action="store_true", help=f"predict {CHECKED} others that are measured too"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), help="bfloat16 on a GPU")
+    parser.add_argument("--dtype", choices=DTYPES, help="bfloat16 on a GPU, float32 on a CPU")
     for name in GPU:
         parser.add_argument(f"--{name}", type=int, nargs="+")
     parser.add_argument("--microbatches", type=int, nargs="+", default=[2, 6], help="in a step")
@@ -222,14 +229,18 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--recompute", choices=("full", "none"), default="full")
     parser.add_argument("--rounds", type=int, default=3, help="times that each row is measured")
     asked = parser.parse_args(words)
-    gpu = asked.device.startswith("cuda")
-    usual = (GPU | {"vocabulary": 51_200, "dtype": "bfloat16"}) if gpu else CPU
+    try:
+        gpu = device_named(asked.device).type == "cuda"
+    except ValueError as error:
+        parser.error(str(error))
+    usual = GPU | {"vocabulary": 51_200, "dtype": "bfloat16"} if gpu else CPU
     for name, value in ({"vocabulary": 1024, "dtype": "float32"} | usual).items():
-        if getattr(asked, name) is None:
-            setattr(asked, name, value)
+        setattr(asked, name, getattr(asked, name) or value)
     asked.card = torch.cuda.get_device_name(asked.device) if gpu else "CPU"
-    if any(hidden % asked.head for hidden in asked.hidden):
-        parser.error(f"--hidden has to be multiples of --head (got {asked.hidden} and {asked.head})")
+    if asked.head < 1 or asked.rounds < 1 or any(hidden % asked.head for hidden in asked.hidden):
+        parser.error(
+            f"--hidden {asked.hidden} have to be multiples of --head {asked.head}, in 1 or more --rounds"
+        )
     return asked
 
 
