@@ -213,6 +213,13 @@ def run(asked: argparse.Namespace) -> dict[str, Errors]:
     return said
 
 
+def above_0(text: str) -> int:
+    """For argparse, which says the option's name."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.probe", description=__doc__.split("\n")[0])
     parser.add_argument("rows", help="where the rows go, CSV")
@@ -222,12 +229,12 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", choices=DTYPES, help="bfloat16 on a GPU, float32 on a CPU")
     for name in GPU:
-        parser.add_argument(f"--{name}", type=int, nargs="+")
-    parser.add_argument("--microbatches", type=int, nargs="+", default=[2, 6], help="in a step")
-    parser.add_argument("--head", type=int, default=64, help="features of a head of attention")
-    parser.add_argument("--vocabulary", type=int)
+        parser.add_argument(f"--{name}", type=above_0, nargs="+")
+    parser.add_argument("--microbatches", type=above_0, nargs="+", default=[2, 6], help="in a step")
+    parser.add_argument("--head", type=above_0, default=64, help="features of a head of attention")
+    parser.add_argument("--vocabulary", type=above_0)
     parser.add_argument("--recompute", choices=("full", "none"), default="full")
-    parser.add_argument("--rounds", type=int, default=3, help="times that each row is measured")
+    parser.add_argument("--rounds", type=above_0, default=3, help="times that each row is measured")
     asked = parser.parse_args(words)
     try:
         gpu = device_named(asked.device).type == "cuda"
@@ -235,12 +242,11 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(str(error))
     usual = GPU | {"vocabulary": 51_200, "dtype": "bfloat16"} if gpu else CPU
     for name, value in ({"vocabulary": 1024, "dtype": "float32"} | usual).items():
-        setattr(asked, name, getattr(asked, name) or value)
+        if getattr(asked, name) is None:
+            setattr(asked, name, value)
     asked.card = torch.cuda.get_device_name(asked.device) if gpu else "CPU"
-    if asked.head < 1 or asked.rounds < 1 or any(hidden % asked.head for hidden in asked.hidden):
-        parser.error(
-            f"--hidden {asked.hidden} have to be multiples of --head {asked.head}, in 1 or more --rounds"
-        )
+    if any(hidden % asked.head for hidden in asked.hidden):
+        parser.error(f"--hidden {asked.hidden} have to be multiples of --head {asked.head}")
     return asked
 
 

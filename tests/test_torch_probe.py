@@ -1,6 +1,8 @@
 """The probe's rows are read back, and the step that it times is the one that its row says."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from benchmarks.measured import flops, starting_from  # noqa: E402
-from benchmarks.probe import Step, checked, milliseconds, options, others, probed, run, written  # noqa: E402
+from benchmarks.probe import Asked, Step, checked, milliseconds, options, others, probed, run, written  # noqa: E402
 from gpipe_sim.pricing.price import Priced  # noqa: E402
 from gpipe_sim.pricing.rows import read_rows  # noqa: E402
 
@@ -79,6 +81,23 @@ def test_a_card_of_other_numbers_is_found_from_its_rows_alone(tmp_path):
         made.append([replace(r, time=Priced(r.layout, gp.Cluster(1, truth, 1e9)).time) for r in rows])
     assert starting_from(made[0]).accelerator.flops < 2 * truth.flops
     assert checked(*made)["all"].worst < 0.01
+
+
+BAD = {
+    "--hidden 100": "--hidden [100] have to be multiples of --head 64",
+    "--layers 2 0": "argument --layers: '0' is no whole number above 0",
+    "--device cuda:99": "cpu or cuda devices that are here (got 'cuda:99')",
+    "--dtype float64": "invalid choice: 'float64'",
+}
+
+
+def test_the_page_asks_for_what_there_is():
+    page = (Path(__file__).parents[1] / "docs/howto/own_card.md").read_text()
+    [words] = re.findall(r"^python -m benchmarks.probe (.*)$", page, re.M)
+    given = options([*words.split(), "--device", "cpu"])
+    assert given.check and (len(probed(given)), len(others(given, probed(given)))) == (36, 20)
+    assert "36 rows and 20 others" in page
+    assert all(f"--{name}`" in page for name in vars(given).keys() & {*Asked._fields})
 
 
 def test_rows_of_two_cards_and_a_size_that_has_no_whole_heads_are_refused(tmp_path, capsys):
