@@ -21,6 +21,15 @@ from gpipe_sim.pricing.rows import read_rows  # noqa: E402
 SMALL = "--device cpu --hidden 16 32 --sequence 8 --microbatch 1 2 --layers 1 3 --microbatches 2 --head 8"
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As the probe has it: several wait for each other on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def asked(path, more=""):
     return options([str(path), *SMALL.split(), "--vocabulary", "50", "--rounds", "1", *more.split()])
 
