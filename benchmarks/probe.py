@@ -156,11 +156,11 @@ def _like(parameters: Sequence[Tensor], flat: Tensor) -> Iterable[Tensor]:
 
 
 def milliseconds(step: Callable[[], None], device: str) -> float:
-    """Of one step: between two events on a GPU, by the clock on a CPU."""
+    """Of one step: between two events on a GPU; on a CPU of this process, as others may want the core too."""
     if not device.startswith("cuda"):
-        start = time.perf_counter()
+        start = time.process_time()
         step()
-        return 1000 * (time.perf_counter() - start)
+        return 1000 * (time.process_time() - start)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     start.record()
@@ -171,13 +171,13 @@ def milliseconds(step: Callable[[], None], device: str) -> float:
 
 
 def measured(rows: Sequence[Row], asked: argparse.Namespace) -> list[list[float]]:
-    """The milliseconds of each row, round by round, so that a slow moment is not one row's alone."""
+    """The milliseconds of each row, in rounds of another order, so that a slow moment is not one row's alone."""
     found: list[list[float]] = [[] for _ in rows]
     for turn in range(asked.rounds):
-        for row, times in zip(rows, found, strict=True):
-            step = Step(row, asked.device)
+        for i in random.Random(turn).sample(range(len(rows)), len(rows)):
+            step = Step(rows[i], asked.device)
             taken = [milliseconds(step, asked.device) for _ in range(1 + TIMES)]
-            times.append(statistics.median(taken[1:]))
+            found[i].append(statistics.median(taken[1:]))
             del step  # a card may have no room for two
         print(f"round {turn + 1} of {asked.rounds}: {len(rows)} rows", flush=True)
     return found
