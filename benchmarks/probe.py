@@ -171,7 +171,7 @@ def milliseconds(step: Callable[[], None], device: str) -> float:
 
 
 def measured(rows: Sequence[Row], asked: argparse.Namespace) -> list[list[float]]:
-    """The milliseconds of each row, in rounds of another order, so that a slow moment is not one row's alone."""
+    """The milliseconds of each row, each round in another order: a slow moment is not one row's alone."""
     found: list[list[float]] = [[] for _ in rows]
     for turn in range(asked.rounds):
         for i in random.Random(turn).sample(range(len(rows)), len(rows)):
