@@ -15,11 +15,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 
 import gpipe_sim as gp
 from benchmarks.published_steps import FREE, INSIDE, NODE, ONE_FACTOR
 from gpipe_sim.pricing.calibrate import Calibration, Errors, calibrate
+from gpipe_sim.pricing.hardware import SHEET
 from gpipe_sim.pricing.price import Priced
 from gpipe_sim.pricing.rows import Row, measured_rows, on, read_rows
 
@@ -37,6 +39,36 @@ def predicted(found: Calibration | gp.Cluster, rows: Sequence[Row]) -> list[floa
     if isinstance(found, Calibration):
         return [found.price(row).time for row in rows]
     return [Priced(row.layout, on(found, row.devices)).time for row in rows]
+
+
+def starting_from(rows: Sequence[Row]) -> gp.Cluster:
+    """What a fit begins with: A100s by hand; for rows with a column ``card``, one device as their fastest.
+
+    Of that only ``flops`` are known, so the other numbers are what they may be beside them.
+    """
+    cards = {row.given.get("card") or "" for row in rows}
+    if cards == {""}:
+        return BY_HAND
+    if len(cards) > 1:
+        raise ValueError(f"rows to fit have to be of one card (got {', '.join(sorted(cards))})")
+    [said] = cards
+    card = next((name for name in SHEET if name in said), "")
+    most, moved = SHEET.get(card, (inf, inf))
+    rate = min(0.9 * most, max(flops(row) / (row.time or inf) for row in rows))
+    hbm = min(0.9 * moved, rate / 40)
+    gpu = gp.Accelerator(
+        rate, hbm=hbm, launch=1e-5, exposed=0.3, vocabulary=rate, microbatch=1e-4, step=1e-3, card=card
+    )
+    return gp.Cluster(1, gpu, memory=80e9)
+
+
+def flops(row: Row) -> float:
+    """What a device computes in a step, with what it computes again."""
+    layout = row.layout
+    works = [piece.work for piece in layout.pieces]
+    each = [3 * work.flops + (work.again.flops if work.again else 0) for work in works]
+    order = layout.schedule
+    return order.microbatches * float((layout.counts @ each).sum()) / order.devices
 
 
 def off(found: Calibration | gp.Cluster, rows: Sequence[Row]) -> dict[str, float]:
@@ -137,7 +169,8 @@ def never_seen(rows: Sequence[Row], folds: int = 4) -> dict[str, float]:
 def predict(fit: str | None, rows: str, out: str) -> None:
     """Write the rows with what is predicted for each."""
     asked = read_rows(rows)
-    found = calibrate(BY_HAND, read_rows(fit)) if fit else BY_HAND
+    known = read_rows(fit) if fit else []
+    found = calibrate(starting_from(known), known) if fit else BY_HAND
     columns = [*dict.fromkeys([*asked[0].given, "predicted_ms"])] if asked else ["predicted_ms"]
     with open(out, "w", newline="") as file:
         writer = csv.DictWriter(file, columns)
