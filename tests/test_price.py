@@ -276,7 +276,7 @@ def test_what_a_kernel_keeps_inside_is_not_read_from_memory():
         attention = Attention(64, 4, rng=None, dtype="f2", flash=True)
         attention.tile = tile
         work = attention.work(x)
-        found = layer_time(work, 0, Sums(), slow, lambda size: 0.0, 2, 1e30)
+        found = layer_time(work, 0, Sums(), slow, lambda size: 0.0, 2, 1e30, 1e30)
         own = [each for each in work.products if each.weight]
         outer = sum(each.m * each.k + each.k * each.n + each.m * each.n for each in own)
         assert found.forward.device == pytest.approx((2 * outer + 1024 * (3 + 1) * 64 * 2) / 1e9)

@@ -24,7 +24,7 @@ from gpipe_sim.pricing.price import Priced
 from gpipe_sim.pricing.rows import Row, on
 
 OWNER = "calibrate"
-NUMBERS = "flops", "hbm", "launch", "exposed", "call", "vocabulary", "microbatch", "step"
+NUMBERS = "flops", "hbm", "linear", "launch", "exposed", "call", "vocabulary", "microbatch", "step"
 LINKS = "inside", "between"
 APART = 20.0  #: times that a fitted number may be more or less than it was
 REACHED = 0.93  #: of a data sheet; no product is known to reach more
@@ -156,8 +156,8 @@ def _fit(
     except ImportError:
         raise ImportError(f'{OWNER} needs scipy: pip install "gpipe_sim[calibrate]"') from None
     start = [log(_number(cluster, name)) for name in names]
-    promised = SHEET.get(cluster.accelerator.card, (inf, inf))
-    sheet = dict(zip(("flops", "hbm"), (REACHED * rate for rate in promised), strict=True))
+    promised = SHEET.get(cluster.accelerator.card, (inf, inf, inf))
+    sheet = dict(zip(("flops", "hbm", "linear"), (REACHED * rate for rate in promised), strict=True))
     low = [each - log(APART) for each in start]
     high = [min(each + log(APART), log(_most(name, sheet))) for name, each in zip(names, start, strict=True)]
     start = [min(each, b - 1e-6) for each, b in zip(start, high, strict=True)]

@@ -218,9 +218,10 @@ class Priced:
 
     def _piece(self, piece, accelerator, ring: Callable, split: bool) -> tuple[float, float, float]:
         """What F, I and W take of a layer: a full backward starts kernels of both while the device works."""
-        flops = accelerator.vocabulary if piece.vocabulary and accelerator.vocabulary else accelerator.flops
+        linear = accelerator.vocabulary if piece.vocabulary else None if piece.end else accelerator.linear
+        rates = float(accelerator.flops), float(linear or accelerator.flops)
         found: LayerTime = layer_time(
-            piece.work, piece.weights, piece.sums, accelerator, ring, piece.number, float(flops)
+            piece.work, piece.weights, piece.sums, accelerator, ring, piece.number, *rates
         )
         factor = self.factors.get(piece.shape, 1.0)
         forward = found.forward.takes(accelerator)
