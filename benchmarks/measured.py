@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import gpipe_sim as gp
+from benchmarks.ablation import ablation
 from benchmarks.h100_steps import FITTED, fitted, fp8_steps
 from benchmarks.published_steps import FREE, INSIDE, NODE, ONE_FACTOR
 from gpipe_sim.pricing.calibrate import Calibration, Errors, calibrate
@@ -150,12 +151,15 @@ def run() -> dict:
     say("many-nodes, by hand", off(predicted(BY_HAND, many), many))
     for shapes in (False, True):
         what = "with shapes" if shapes else "numbers"
+        found = calibrate(BY_HAND, fit, shapes=shapes)
         for name, times, rows in (
-            ("one-node", predicted(calibrate(BY_HAND, fit, shapes=shapes), others), others),
+            ("one-node", predicted(found, others), others),
             ("many-nodes", from_the_other_half(many, shapes), many),
         ):
             say(f"{name}, {what}", off(times, rows))
             say(f"{name}, {what}: plans", regret(times, rows))
+    results["ablation"] = ablation(found, fit, others)
+    results["rows"] = {"one-node": [*in_seconds(found, others)]}
     say(f"one-node, {SMALL} rows", off(predicted(calibrate(BY_HAND, few), rest), rest))
     for name, found in harder(one, many):
         say(f"harder: {name}", found)
@@ -163,6 +167,15 @@ def run() -> dict:
     for name, table in tables().items():
         say(name, table)
     return results
+
+
+def in_seconds(found: Calibration, rows: Sequence[Row]) -> Iterator[dict]:
+    """Of each row what was measured, what is predicted, and what dominates the step beside the work."""
+    for row, by_hand in zip(rows, predicted(BY_HAND, rows), strict=True):
+        priced = found.price(row)
+        most = max(priced.parts.items() - {("work", priced.parts["work"])}, key=lambda part: part[1])[0]
+        times = {"measured": row.time or 0.0, "by hand": by_hand, "with shapes": priced.time}
+        yield {name: float(f"{time:.6g}") for name, time in times.items()} | {"most": most}
 
 
 def second_hardware() -> dict:
