@@ -34,6 +34,7 @@ RESULTS = Path(__file__).parent / "results" / "measured.json"
 BETWEEN = gp.Link(bandwidth=100e9)
 LINKS = gp.pricing.OneRail(NODE, inside=gp.Link(bandwidth=INSIDE), between=BETWEEN, per="node")
 BY_HAND = gp.Cluster(NODE, gp.pricing.A100, memory=80e9, links=LINKS)
+ENOUGH = 24  #: rows to fit a cluster on
 SMALL = 32  #: rows, one for each shape first
 
 
@@ -94,7 +95,7 @@ def halves(rows: Sequence[Row], seed: int = 0) -> tuple[list[Row], list[Row]]:
 
 
 def from_the_other_half(rows: Sequence[Row], shapes: bool) -> list[float]:
-    """Each row's seconds, from the half of the rows that it is not in: only four models ran on many nodes."""
+    """Each row's seconds, from the half of the rows that it is not in: many nodes ran but four models."""
     order = random.Random(0).sample(range(len(rows)), len(rows))
     times: dict[int, float] = {}
     for fit, others in ((order[::2], order[1::2]), (order[1::2], order[::2])):
@@ -228,16 +229,33 @@ def never_seen(rows: Sequence[Row], key: Callable[[Row], Any], folds: int = 8) -
     return asdict(Errors.of(errors))
 
 
+def predicted_by_cluster(fit: Sequence[Row], asked: Sequence[Row]) -> list[float]:
+    """The seconds of each row, from rows of its own cluster: one node, or many.
+
+    Both have A100s, but one's numbers are not the other's. Rows of a cluster with no row to fit, or too few,
+    are predicted from all.
+    """
+    times = [0.0] * len(asked)
+    for many in (False, True):
+        chosen = [i for i, row in enumerate(asked) if (row.devices > NODE) == many]
+        own = [row for row in fit if (row.devices > NODE) == many]
+        if chosen:
+            known = own if len(own) >= ENOUGH else fit
+            found = calibrate(starting_from(known), known)
+            for i, seconds in zip(chosen, predicted(found, [asked[i] for i in chosen]), strict=True):
+                times[i] = seconds
+    return times
+
+
 def predict(fit: str | None, rows: str, out: str) -> None:
     """Write the rows with what is predicted for each."""
     asked = read_rows(rows)
-    known = read_rows(fit) if fit else []
-    found = calibrate(starting_from(known), known) if fit else BY_HAND
+    times = predicted_by_cluster(read_rows(fit), asked) if fit else predicted(BY_HAND, asked)
     columns = [*dict.fromkeys([*asked[0].given, "predicted_ms"])] if asked else ["predicted_ms"]
     with open(out, "w", newline="") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
-        for row, seconds in zip(asked, predicted(found, asked), strict=True):
+        for row, seconds in zip(asked, times, strict=True):
             writer.writerow({**row.given, "predicted_ms": f"{1000 * seconds:.6g}"})
 
 
