@@ -15,13 +15,16 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import gpipe_sim as gp
+from benchmarks.ablation import ablation
 from benchmarks.h100_steps import FITTED, fitted, fp8_steps
 from benchmarks.published_steps import FREE, INSIDE, NODE, ONE_FACTOR
 from gpipe_sim.pricing.calibrate import Calibration, Errors, calibrate
+from gpipe_sim.pricing.hardware import SHEET
 from gpipe_sim.pricing.price import Priced
 from gpipe_sim.pricing.rows import Row, measured_rows, on, read_rows
 
@@ -41,6 +44,36 @@ def predicted(found: Calibration | gp.Cluster, rows: Sequence[Row]) -> list[floa
     if isinstance(found, Calibration):
         return [found.price(row).time for row in rows]
     return [Priced(row.layout, on(found, row.devices)).time for row in rows]
+
+
+def starting_from(rows: Sequence[Row]) -> gp.Cluster:
+    """What a fit begins with: A100s by hand; for rows with a column ``card``, one device as their fastest.
+
+    Of that only ``flops`` are known, so the other numbers are what they may be beside them.
+    """
+    cards = {row.given.get("card") or "" for row in rows}
+    if cards == {""}:
+        return BY_HAND
+    if len(cards) > 1:
+        raise ValueError(f"rows to fit have to be of one card (got {', '.join(sorted(cards))})")
+    [said] = cards
+    card = next((name for name in SHEET if name in said), "")
+    most, moved = SHEET.get(card, (inf, inf))
+    rate = min(0.9 * most, max(flops(row) / (row.time or inf) for row in rows))
+    hbm = min(0.9 * moved, rate / 40)
+    gpu = gp.Accelerator(
+        rate, hbm=hbm, launch=1e-5, exposed=0.3, vocabulary=rate, microbatch=1e-4, step=1e-3, card=card
+    )
+    return gp.Cluster(1, gpu, memory=80e9)
+
+
+def flops(row: Row) -> float:
+    """What a device computes in a step, with what it computes again."""
+    layout = row.layout
+    works = [piece.work for piece in layout.pieces]
+    each = [3 * work.flops + (work.again.flops if work.again else 0) for work in works]
+    order = layout.schedule
+    return order.microbatches * float((layout.counts @ each).sum()) / order.devices
 
 
 def off(times: Sequence[float], rows: Sequence[Row]) -> dict[str, float]:
@@ -120,12 +153,15 @@ def run() -> dict:
     say("many-nodes, by hand", off(predicted(BY_HAND, many), many))
     for shapes in (False, True):
         what = "with shapes" if shapes else "numbers"
+        found = calibrate(BY_HAND, fit, shapes=shapes)
         for name, times, rows in (
-            ("one-node", predicted(calibrate(BY_HAND, fit, shapes=shapes), others), others),
+            ("one-node", predicted(found, others), others),
             ("many-nodes", from_the_other_half(many, shapes), many),
         ):
             say(f"{name}, {what}", off(times, rows))
             say(f"{name}, {what}: plans", regret(times, rows))
+    results["ablation"] = ablation(found, fit, others)
+    results["rows"] = {"one-node": [*in_seconds(found, others)]}
     say(f"one-node, {SMALL} rows", off(predicted(calibrate(BY_HAND, few), rest), rest))
     for name, found in harder(one, many):
         say(f"harder: {name}", found)
@@ -133,6 +169,15 @@ def run() -> dict:
     for name, table in tables().items():
         say(name, table)
     return results
+
+
+def in_seconds(found: Calibration, rows: Sequence[Row]) -> Iterator[dict]:
+    """Of each row what was measured, what is predicted, and what dominates the step beside the work."""
+    for row, by_hand in zip(rows, predicted(BY_HAND, rows), strict=True):
+        priced = found.price(row)
+        most = max(priced.parts.items() - {("work", priced.parts["work"])}, key=lambda part: part[1])[0]
+        times = {"measured": row.time or 0.0, "by hand": by_hand, "with shapes": priced.time}
+        yield {name: float(f"{time:.6g}") for name, time in times.items()} | {"most": most}
 
 
 def second_hardware() -> dict:
@@ -197,7 +242,8 @@ def predicted_by_cluster(fit: Sequence[Row], asked: Sequence[Row]) -> list[float
         chosen = [i for i, row in enumerate(asked) if (row.devices > NODE) == many]
         own = [row for row in fit if (row.devices > NODE) == many]
         if chosen:
-            found = calibrate(BY_HAND, own if len(own) >= ENOUGH else fit)
+            known = own if len(own) >= ENOUGH else fit
+            found = calibrate(starting_from(known), known)
             for i, seconds in zip(chosen, predicted(found, [asked[i] for i in chosen]), strict=True):
                 times[i] = seconds
     return times

@@ -151,6 +151,40 @@ def test_a_row_that_is_none_is_refused_by_its_line(tmp_path, text, words):
         read_rows(tmp_path / "rows.csv")
 
 
+MORE = "vocabulary,dropout,dtype,flash,recompute\n"
+
+
+def test_a_row_may_say_more_of_its_model(tmp_path):
+    """The same as asking price for it; and an empty place is as no column."""
+    (tmp_path / "rows.csv").write_text(
+        HEAD.replace("ms\n", MORE) + "2,8,2,64,4,4,32,1,2,100,0,bfloat16,yes,none\n2,8,2,64,4,4,32,1,2,,,,,\n"
+    )
+    said, usual = read_rows(tmp_path / "rows.csv")
+    layers = gp.gpt(4, 64, 4, tokens=100, sequence=32, flash=True, dtype="bfloat16")
+    x = gp.MetaArray((8, 32), "i4")
+    how = {"tensor": 1, "pipeline": 2, "microbatch": 2, "zero": 1, "gradient_bytes": 2}
+    assert Priced(said.layout, cluster(2)).time == gp.price(layers, cluster(2), (x, x), **how).time
+    layers = gp.gpt(4, 64, 4, tokens=51_200, sequence=32, dropout=0.1, dtype="f2")
+    asked = gp.price(layers, cluster(2), (x, x), recompute="full", **how)
+    assert Priced(usual.layout, cluster(2)).time == asked.time
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    {
+        "0,0,float16,no,none": "vocabulary has to be a whole number above 0",
+        "9,1,float16,no,none": "needs 0 <= rate < 1",
+        "9,0,float64,no,none": "a row needs dtype to be one of",
+        "9,0,float16,1,none": "a row needs flash to be one of",
+        "9,0,float16,no,some": "price needs recompute to be one of",
+    }.items(),
+)
+def test_what_a_row_says_besides_is_refused_by_its_line(tmp_path, text, words):
+    (tmp_path / "rows.csv").write_text(HEAD.replace("ms\n", MORE) + f"2,8,2,64,4,4,32,1,2,{text}\n")
+    with pytest.raises(ValueError, match=f"line 2 of 'rows.csv': .*{words}"):
+        read_rows(tmp_path / "rows.csv")
+
+
 def priced(layers=None, devices=2, **how):
     return lambda: gp.price(model() if layers is None else layers, cluster(devices), tokens(), **how)
 
