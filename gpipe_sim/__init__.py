@@ -55,7 +55,7 @@ balance: where to cut a model
     gp.balance. colocate, merged
 pricing: what one configuration takes, on a stated cluster
     gp. Accelerator, Cluster, price
-    gp.pricing. A100, calibrate, measured_rows, Mixed, OneRail, read_rows
+    gp.pricing. A100, calibrate, H100, measured_rows, Mixed, OneRail, read_rows
 planning: which plan, on a stated cluster
     gp. plan, what_if
     gp.planning. costs_from_flops, lower_bound

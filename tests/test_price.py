@@ -104,6 +104,33 @@ def test_a_ring_leaves_its_nodes_over_the_share_that_it_has():
     assert Group(1, 4).ring(LINKS, 1e9) == 0
 
 
+@pytest.mark.parametrize("devices", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_a_group_leaves_its_nodes_where_one_of_its_kind_does(devices, stride, blocks):
+    """Counted device by device."""
+    groups = [
+        [block * devices * stride + first + stride * i for i in range(devices)]
+        for block in range(blocks)
+        for first in range(stride)
+    ]
+    leaves = any(len({device // 8 for device in group}) > 1 for group in groups)
+    assert Group(devices, stride, blocks).leaves(8) >= leaves
+    if 8 % (devices * stride) == 0 or devices * stride * blocks <= 8:
+        assert Group(devices, stride, blocks).leaves(8) == leaves
+
+
+def test_tensor_parallelism_over_slow_links_is_said_and_a_node_that_is_faster_outside_than_inside_warned_of():
+    words = str(gp.price(model(12), cluster(16), tokens(), tensor=8, pipeline=2))
+    assert "leaves its nodes" not in words
+    small = gp.Nodes(4, inside=LINKS.inside, between=LINKS.between)
+    assert "leaves its nodes" in str(
+        gp.price(model(12), cluster(16, links=small), tokens(), tensor=8, pipeline=2)
+    )
+    with pytest.warns(UserWarning, match="in bits, or that of a whole node"):
+        cluster(16, links=gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=800e9)))
+
+
 def test_recomputing_a_block_runs_its_forward_again_and_zero_shares_the_update():
     how = {"pipeline": 2, "microbatch": 2}
     plain, full = (gp.price(model(), cluster(2), tokens(), recompute=r, **how) for r in ("none", "full"))
@@ -148,6 +175,40 @@ BAD_ROWS = {
 def test_a_row_that_is_none_is_refused_by_its_line(tmp_path, text, words):
     (tmp_path / "rows.csv").write_text(text)
     with pytest.raises(ValueError, match=words):
+        read_rows(tmp_path / "rows.csv")
+
+
+MORE = "vocabulary,dropout,dtype,flash,recompute\n"
+
+
+def test_a_row_may_say_more_of_its_model(tmp_path):
+    """The same as asking price for it; and an empty place is as no column."""
+    (tmp_path / "rows.csv").write_text(
+        HEAD.replace("ms\n", MORE) + "2,8,2,64,4,4,32,1,2,100,0,bfloat16,yes,none\n2,8,2,64,4,4,32,1,2,,,,,\n"
+    )
+    said, usual = read_rows(tmp_path / "rows.csv")
+    layers = gp.gpt(4, 64, 4, tokens=100, sequence=32, flash=True, dtype="bfloat16")
+    x = gp.MetaArray((8, 32), "i4")
+    how = {"tensor": 1, "pipeline": 2, "microbatch": 2, "zero": 1, "gradient_bytes": 2}
+    assert Priced(said.layout, cluster(2)).time == gp.price(layers, cluster(2), (x, x), **how).time
+    layers = gp.gpt(4, 64, 4, tokens=51_200, sequence=32, dropout=0.1, dtype="f2")
+    asked = gp.price(layers, cluster(2), (x, x), recompute="full", **how)
+    assert Priced(usual.layout, cluster(2)).time == asked.time
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    {
+        "0,0,float16,no,none": "vocabulary has to be a whole number above 0",
+        "9,1,float16,no,none": "needs 0 <= rate < 1",
+        "9,0,float64,no,none": "a row needs dtype to be one of",
+        "9,0,float16,1,none": "a row needs flash to be one of",
+        "9,0,float16,no,some": "price needs recompute to be one of",
+    }.items(),
+)
+def test_what_a_row_says_besides_is_refused_by_its_line(tmp_path, text, words):
+    (tmp_path / "rows.csv").write_text(HEAD.replace("ms\n", MORE) + f"2,8,2,64,4,4,32,1,2,{text}\n")
+    with pytest.raises(ValueError, match=f"line 2 of 'rows.csv': .*{words}"):
         read_rows(tmp_path / "rows.csv")
 
 
@@ -242,7 +303,7 @@ def test_what_a_kernel_keeps_inside_is_not_read_from_memory():
         attention = Attention(64, 4, rng=None, dtype="f2", flash=True)
         attention.tile = tile
         work = attention.work(x)
-        found = layer_time(work, 0, Sums(), slow, lambda size: 0.0, 2, 1e30)
+        found = layer_time(work, 0, Sums(), slow, lambda size: 0.0, 2, 1e30, 1e30)
         own = [each for each in work.products if each.weight]
         outer = sum(each.m * each.k + each.k * each.n + each.m * each.n for each in own)
         assert found.forward.device == pytest.approx((2 * outer + 1024 * (3 + 1) * 64 * 2) / 1e9)

@@ -7,8 +7,9 @@ shape of block, the factor that its rows need; the less they agree, the nearer t
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import exp, inf, log
 from statistics import mean, median, variance
 from typing import Any
@@ -24,7 +25,7 @@ from gpipe_sim.pricing.price import Priced
 from gpipe_sim.pricing.rows import Row, on
 
 OWNER = "calibrate"
-NUMBERS = "flops", "hbm", "launch", "exposed", "call", "vocabulary", "microbatch", "step"
+NUMBERS = "flops", "hbm", "linear", "launch", "exposed", "call", "vocabulary", "microbatch", "step"
 LINKS = "inside", "between"
 APART = 20.0  #: times that a fitted number may be more or less than it was
 REACHED = 0.93  #: of a data sheet; no product is known to reach more
@@ -32,6 +33,7 @@ WELL = 0.02  #: an error from which on a row counts ever less: Cauchy's loss
 FAR = 0.2  #: in logarithms: a number so far from what was stated counts as a row that is off by WELL
 PER_NUMBER = 3  #: rows for each number that is fitted
 FOLDS = 4
+ENOUGH = 1e-5  #: a share by which the loss gets less, at which a fit ends
 MOST_DOUBT = 10.0  #: rows
 CONTRADICT = 0.2  #: share by which rows of one configuration may differ
 
@@ -67,9 +69,14 @@ class Calibration:
     cluster: Cluster
     factors: Mapping[Shape, float]
     fitted: Errors
-    left_out: Errors | None
     at_bounds: tuple[str, ...]
     wanted: tuple[str, ...]
+    without: Callable[[], Errors | None]
+
+    @cached_property
+    def left_out(self) -> Errors | None:
+        """Fits four times, when it is asked for first; None if there are too few rows."""
+        return self.without()
 
     def price(self, row: Row) -> Priced:
         """A row of a table on this cluster, with what is known of the shape of its blocks."""
@@ -81,7 +88,7 @@ class Calibration:
         return "\n".join([f"fitted: {self.fitted}", left, bounds, *self.wanted])
 
     def __repr__(self) -> str:
-        return f"<Calibration with {len(self.factors)} factors, {self.left_out or self.fitted}>"
+        return f"<Calibration with {len(self.factors)} factors, {self.fitted}>"
 
 
 def calibrate(cluster: Cluster, rows: Sequence[Row], shapes: bool = True) -> Calibration:
@@ -105,11 +112,15 @@ def calibrate(cluster: Cluster, rows: Sequence[Row], shapes: bool = True) -> Cal
     found, bounds = _fit(cluster, rows, names)
     factors = _factors(found, rows) if shapes else {}
     fitted = [_error(found, factors, row) for row in rows]
-    left = list(_left_out(found, rows, names, shapes)) if len(rows) >= FOLDS * len(names) else []
     wanted = tuple(_wanted(rows, names, shapes))
-    return Calibration(
-        found, factors, Errors.of(fitted), Errors.of(left) if left else None, tuple(bounds), wanted
-    )
+    without = partial(_without, found, rows, names, shapes)
+    return Calibration(found, factors, Errors.of(fitted), tuple(bounds), wanted, without)
+
+
+def _without(cluster: Cluster, rows: Sequence[Row], names: Sequence[str], shapes: bool) -> Errors | None:
+    if len(rows) < FOLDS * len(names):
+        return None
+    return Errors.of([*_left_out(cluster, rows, names, shapes)])
 
 
 def _require_rows(rows: Sequence[Row], names: Sequence[str]) -> None:
@@ -156,8 +167,8 @@ def _fit(
     except ImportError:
         raise ImportError(f'{OWNER} needs scipy: pip install "gpipe_sim[calibrate]"') from None
     start = [log(_number(cluster, name)) for name in names]
-    promised = SHEET.get(cluster.accelerator.card, (inf, inf))
-    sheet = dict(zip(("flops", "hbm"), (REACHED * rate for rate in promised), strict=True))
+    promised = SHEET.get(cluster.accelerator.card, (inf, inf, inf))
+    sheet = dict(zip(("flops", "hbm", "linear"), (REACHED * rate for rate in promised), strict=True))
     low = [each - log(APART) for each in start]
     high = [min(each + log(APART), log(_most(name, sheet))) for name, each in zip(names, start, strict=True)]
     start = [min(each, b - 1e-6) for each, b in zip(start, high, strict=True)]
@@ -169,7 +180,14 @@ def _fit(
         return np.concatenate([rates, WELL / FAR * (logs - start)])
 
     found: Any = least_squares(
-        off, start, bounds=(low, high), loss="cauchy", f_scale=WELL, diff_step=1e-3, max_nfev=tries
+        off,
+        start,
+        bounds=(low, high),
+        loss="cauchy",
+        f_scale=WELL,
+        diff_step=1e-3,
+        max_nfev=tries,
+        ftol=ENOUGH,
     )
     margin = 0.01
     bounds = [

@@ -54,11 +54,16 @@ def layer_time(
     ring: Callable[[int], float],
     number: int,
     flops: float,
+    linear: float,
 ) -> LayerTime:
-    """``ring`` says how long a sum takes, ``number`` has the bytes of a number, ``flops`` the rate."""
+    """``ring`` says how long a sum takes, ``number`` has the bytes of a number.
+
+    ``linear`` is the rate of products with weights, ``flops`` that of all others.
+    """
 
     def products(some: tuple[Product, ...]) -> float:
-        return sum((_product(each, number, flops, float(accelerator.hbm)) for each in some), 0.0)
+        hbm = float(accelerator.hbm)
+        return sum((_product(each, number, linear if each.weight else flops, hbm) for each in some), 0.0)
 
     def summed(times: int) -> float:
         return times * ring(sums.size) if times else 0.0

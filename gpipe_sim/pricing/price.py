@@ -58,7 +58,7 @@ def price(
     >>> links = gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=20e9))
     >>> cluster = gp.Cluster(96, gp.pricing.A100, memory=80e9, links=links)
     >>> gp.price(gp.gpt3_175b(), cluster, (tokens, tokens), tensor=8, pipeline=12, recompute="full")
-    <Priced: 98.08 in all, of that bubble 1.989>
+    <Priced: 98.03 in all, of that bubble 1.989>
 
     All devices are used: ``tensor`` x ``pipeline`` x ``replicas``, numbered in this order from the inside, as
     in Megatron-LM. ``microbatch`` are the samples of one; ``cut`` the layers of each stage: blocks are dealt
@@ -117,7 +117,7 @@ class Priced:
         - tensor: the sums of tensor parallelism; host: by how much starting kernels makes it longer.
         - head: embedding, head and loss, as far as the device with most to do has more for them.
         - bubble: how long that device waits if messages take no time; messages: by how much these add.
-        - gradients: what replicas send, as far as it does not hide; optimizer: the updates.
+        - gradients: what replicas and tied ends send, as far as it does not hide; optimizer: the updates.
         - rest: what each microbatch and step take beside everything else.
         """
         blocks = self.layout.counts * [not piece.end for piece in self.layout.pieces]
@@ -218,9 +218,10 @@ class Priced:
 
     def _piece(self, piece, accelerator, ring: Callable, split: bool) -> tuple[float, float, float]:
         """What F, I and W take of a layer: a full backward starts kernels of both while the device works."""
-        flops = accelerator.vocabulary if piece.vocabulary and accelerator.vocabulary else accelerator.flops
+        linear = accelerator.vocabulary if piece.vocabulary else None if piece.end else accelerator.linear
+        rates = float(accelerator.flops), float(linear or accelerator.flops)
         found: LayerTime = layer_time(
-            piece.work, piece.weights, piece.sums, accelerator, ring, piece.number, float(flops)
+            piece.work, piece.weights, piece.sums, accelerator, ring, piece.number, *rates
         )
         factor = self.factors.get(piece.shape, 1.0)
         forward = found.forward.takes(accelerator)

@@ -21,7 +21,10 @@ from gpipe_sim.transformers.models import gpt
 NEEDED = (
     "gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "sequence", "tensor", "pipeline",
 )  # fmt: skip
-TOKENS = 51_200  #: of a vocabulary where nobody says: GPT-2's, padded as in Megatron-LM
+#: What a row may say besides, and what holds where it does not: Megatron-DeepSpeed's, and GPT-2's vocabulary,
+#: padded as in Megatron-LM.
+USUAL = {"vocabulary": "51200", "dropout": "0.1", "dtype": "float16", "flash": "no", "recompute": "full"}
+DTYPES = "float16", "bfloat16", "float32"
 MOST_ROWS = 100_000
 COMMITTED = "one-node", "many-nodes"
 
@@ -43,9 +46,11 @@ def read_rows(path: str | PathLike) -> list[Row]:
     """The rows of a CSV file.
 
     Columns: gpus, global_batch, micro_batch (of one replica), hidden, heads, layers, sequence, tensor,
-    pipeline; and ms, what a step took, where it was measured. Models are GPTs with dropout, in 2-byte
-    numbers, and gradients in 4-byte ones; every block is recomputed, by 1F1B, and ZeRO 1 shares out the
-    optimizer's state, as in Megatron-DeepSpeed. ValueError, with the line, for a row that is none.
+    pipeline; and ms, what a step took, where it was measured. Models are GPTs, by 1F1B, and ZeRO 1 shares
+    out the optimizer's state. Unless further columns say otherwise, they are as in Megatron-DeepSpeed:
+    vocabulary 51200, dropout 0.1, dtype float16 (or bfloat16, float32), flash no (or yes), recompute
+    full (or selective, none), per block. Gradients take 4 bytes. ValueError, with the line, for a row that
+    is none.
     """
     with open(path, newline="") as file:
         return list(_rows(file, Path(path).name))
@@ -86,11 +91,20 @@ def _row(given: dict[str, Any]) -> Row:
         raise ValueError("a step cannot take 0 ms")
     data = given.get("data")
     replicas = _whole("data", data) if data else None
-    model = _model(at["layers"], at["hidden"], at["heads"], at["sequence"])
+    says = {name: (given.get(name) or "").strip() or usual for name, usual in USUAL.items()}
+    dtype = one_of("a row", "dtype", says["dtype"], DTYPES)
+    model = _model(
+        *(at[name] for name in ("layers", "hidden", "heads", "sequence")),
+        _whole("vocabulary", says["vocabulary"]),
+        float(says["dropout"]),
+        dtype,
+        one_of("a row", "flash", says["flash"], ("no", "yes")) == "yes",
+    )
     tokens = MetaArray((at["global_batch"], at["sequence"]), "i4")
     layout = read_layout(
         model, at["gpus"], (tokens, tokens), cross_entropy, tensor=at["tensor"], pipeline=at["pipeline"],
-        replicas=replicas, microbatch=at["micro_batch"], schedule=OneFOneB, recompute="full", zero=1,
+        replicas=replicas, microbatch=at["micro_batch"], schedule=OneFOneB, zero=1,
+        recompute=says["recompute"],
     )  # fmt: skip
     return Row(layout, at["gpus"], time, given)
 
@@ -102,8 +116,11 @@ def _whole(column: str, text: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def _model(layers: int, hidden: int, heads: int, sequence: int) -> tuple[Layer, ...]:
-    return tuple(gpt(layers, hidden, heads, tokens=TOKENS, sequence=sequence, dropout=0.1, dtype="f2"))
+def _model(
+    layers: int, hidden: int, heads: int, sequence: int, tokens: int, dropout: float, dtype: str, flash: bool
+) -> tuple[Layer, ...]:
+    how: dict[str, Any] = {"dropout": dropout, "dtype": dtype, "flash": flash}
+    return tuple(gpt(layers, hidden, heads, tokens=tokens, sequence=sequence, **how))
 
 
 def on(cluster: Cluster, devices: int) -> Cluster:

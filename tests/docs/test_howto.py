@@ -103,6 +103,14 @@ def test_the_shortest_that_fits_is_named_as_pytorch_names_it():
     assert gp.export.recognize(gp.export.from_torch_csv(page.text)).startswith("this is ZBV(")
 
 
+def test_a_shape_that_was_measured_is_told_from_one_that_was_not():
+    page = ran("own_card.md")
+    assert page.found.fitted.mean < page.found.left_out.mean < 0.05
+    known, new = map(page.found.price, gp.pricing.read_rows(page.table))
+    assert known.unseen == () and new.unseen == page.priced.unseen == ((2, 1024, 1536, 2),)
+    assert sum(new.parts.values()) == pytest.approx(new.time)
+
+
 def goal(name: str) -> str:
     cells = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     return " ".join("".join(cells[0]["source"]).split())

@@ -1,0 +1,88 @@
+"""The published errors: the command that anyone can run, and what is said of its results elsewhere."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.measured import BY_HAND, RESULTS
+from gpipe_sim.pricing.price import Priced
+from gpipe_sim.pricing.rows import measured_rows, on, read_rows
+
+ROOT = Path(__file__).parent.parent
+COMMITTED = ROOT / "gpipe_sim" / "data" / "measured" / "one-node.csv"
+RUN = [sys.executable, "-m", "benchmarks.measured"]
+
+
+def written(path, rows, without=()):
+    columns = [name for name in rows[0] if name not in without]
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
+def read(path):
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def run(*arguments):
+    return subprocess.run([*RUN, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_rows_without_times_are_predicted_from_rows_with_times(tmp_path):
+    rows = read(COMMITTED)[::12]
+    known, asked = (rows[start::2] for start in (0, 1))
+    fit, predict = written(tmp_path / "fit.csv", known), written(tmp_path / "rows.csv", asked, ["ms"])
+    off = {}
+    for name, how in (("fitted", ["--fit", fit]), ("by hand", ["--by-hand"])):
+        out = tmp_path / f"{name}.csv"
+        done = run(*how, "--predict", predict, "--out", str(out))
+        assert done.returncode == 0, done.stderr
+        found = read(out)
+        assert [{k: v for k, v in row.items() if k != "predicted_ms"} for row in found] == [
+            {k: v for k, v in row.items() if k != "ms"} for row in asked
+        ]
+        times = [float(row["predicted_ms"]) for row in found]
+        off[name] = np.mean(
+            [abs(time / float(row["ms"]) - 1) for time, row in zip(times, asked, strict=True)]
+        )
+    expected = [1000 * Priced(row.layout, on(BY_HAND, row.devices)).time for row in read_rows(predict)]
+    assert times == pytest.approx(expected, rel=1e-5)
+    assert off["fitted"] < off["by hand"] < 0.1
+
+
+def test_asked_for_wrongly_it_says_how():
+    for wrong in (["--predict", "rows.csv"], ["--predict", "rows.csv", "--out", "out.csv"]):
+        done = run(*wrong)
+        assert (
+            done.returncode == 2
+            and "--predict needs --out, and either --fit FIT.csv or --by-hand" in done.stderr
+        )
+
+
+RESULT = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+def test_the_results_are_of_rows_that_are_here():
+    """The times of the half that was not fitted are measured ones, and the errors are theirs."""
+    rows = RESULT["rows"]["one-node"]
+    measured = sorted(row.time for row in measured_rows("one-node"))
+    assert all(min(abs(row["measured"] / time - 1) for time in measured) < 1e-5 for row in rows)
+    assert 300 < len(rows) < 400
+    for way in ("by hand", "with shapes"):
+        errors = np.abs([row[way] / row["measured"] - 1 for row in rows])
+        said = RESULT[f"one-node, {way}"]
+        assert [said["mean"], said["worst"]] == pytest.approx([errors.mean(), errors.max()], rel=1e-3)
+
+
+def test_numbers_by_hand_still_give_these_errors():
+    rows = {float(f"{row.time:.6g}"): row for row in measured_rows("one-node")}
+    for said in RESULT["rows"]["one-node"][::10]:
+        row = rows[said["measured"]]
+        assert Priced(row.layout, on(BY_HAND, row.devices)).time == pytest.approx(said["by hand"], rel=1e-5)
