@@ -109,8 +109,19 @@ def test_the_page_quotes_the_results():
         assert f"{100 * RESULT[name]['mean']:.1f}" in page, name
     for name in ("BLOOM", "MT-NLG"):
         assert f"{RESULT[name]['unexplained factor']:.2f} times" in page
-    off = [error for name, error in RESULT["H100, FP8"]["errors"].items() if "GPT" in name]
+    off = [error for name, error in RESULT["H100, FP8"]["errors"].items() if "gpt3" in name]
     assert sorted(f"{100 * error:.0f}" for error in off) == ["13", "15"] and "13 and 15% too slow" in page
+
+
+def test_the_readme_quotes_the_results_and_the_harder_ones():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [said] = re.findall(r"Predicted steps of 2 to 8 A100s are .*$", text, re.M)
+    names = "one-node, with shapes", "harder: shapes of blocks never seen", "many-nodes, with shapes"
+    assert [*map(float, re.findall(r"([\d.]+)%", said))] == [
+        round(100 * RESULT[name][which], 1 if which == "mean" or name == names[0] else 0)
+        for name in names
+        for which in ("mean", "worst")
+    ]
 
 
 def test_numbers_by_hand_still_give_these_errors():
