@@ -303,5 +303,5 @@ def _old_or_wrong(got: list[np.ndarray], weights: np.ndarray, total: np.ndarray)
                 return f"{says}the weight that it was. How does a device get what others have updated?"
             if each[at] == total[at]:
                 return f"{says}a sum of gradients. What goes around in the second half?"
-            return f"{says}{each[at]:g}, and the new weight is {new[at]:g}. Which pieces belong together?"
+            return f"{says}{each[at]:g}, and the new weight is {new[at]:g}. In which round should it come?"
     return ""
