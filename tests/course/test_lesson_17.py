@@ -281,7 +281,7 @@ def test_each_natural_wrong_guess_is_told_its_own_sentence():
     assert {*natural("17", "Five ways, with sums"), "16 x 1"} == options
     assert_each_is_told(natural("17", "ZeRO 2 in bytes"), 4)
     assert_each_is_told(natural("17", "What ZeRO 1 sends"), 0.75)
-    assert_each_is_told(natural("17", "What ZeRO 3 sends"), 64)
+    assert_each_is_told(natural("17", "What ZeRO 3 sends"), 512)
     assert_each_is_told(natural("17", "Whole weights in a step"), 2.25)
     assert_each_is_told(natural("17", "When a gather hides"), 7000, within=0.02)
 
