@@ -271,7 +271,7 @@ def updated(weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 
 
 @exercise("write zero_1 in this cell, and run it again")
-def zero_1(answer: Callable | None) -> Reply:
+def zero_1(answer: Callable) -> Reply:
     """Check ``answer(gradients, links, weights, update)``: each device updates a piece, and all get all."""
     for n, length in HIDDEN_UPDATES:
         where = f"with {n} devices and {length} weights"
@@ -286,7 +286,7 @@ def zero_1(answer: Callable | None) -> Reply:
             says = f"{where} the weights are right, but device {k} updates {owners.done[k]} of them"
             return almost(f"{says}. Which of these does another device update too?")
         due, sent = 6 * (n - 1) * length, sum(map(links.of, range(n)))
-        if sent != due or sorted(owners.done) != [*range(n)]:
+        if sent != due or {*owners.done} != {*range(n)}:
             says = f"{where} the weights are right, but all together send {sent} bytes"
             asks = "In which half does what go around, and how many bytes has a number of it?"
             return (almost if sent > due else keep_working)(f"{says}, and two halves of a ring {due}. {asks}")
