@@ -355,6 +355,9 @@ def test_the_traffic_hides_from_the_tokens_on_that_were_counted():
     assert [times.index(min(times)) for times in takes.values()] == [1, 1, 2, 3]
     shown = [priced(3, texts).parts["gradients"] for texts in (1, 2, 4, 8)]
     assert shown[0] > 6 and 0.2 < shown[2] < 0.4 and shown[3] < 0.03
+    few, many = (priced(3, texts).memory[3] for texts in (1, 8))
+    saved = sum(priced(1).memory[3].values()) - sum(few.values())
+    assert (round(saved / 1e9), round((many["activations"] - few["activations"]) / 1e9)) == (3, 38)
 
 
 def test_zero_is_120_31_and_16_6_and_1_9_gb():
