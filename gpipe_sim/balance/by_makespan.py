@@ -9,6 +9,7 @@ the best one is proven to be the best. Otherwise layers are moved about for as l
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def _few(bounds: StageBounds, limit: Real) -> bool:
     return bounds.count(limit) <= min(CUTS, TIMED // bounds.program.size)
 
 
-def moved(timed: ManyCuts, cut: Column, most: int = TIMED) -> Column:
+def moved(timed: Any, cut: Column, most: int = TIMED) -> Column:
     """Move layers from one stage to another, and those in between along, as long as that helps.
 
     Not more than so many actions are timed in all cuts together.

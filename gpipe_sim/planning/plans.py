@@ -29,7 +29,8 @@ from gpipe_sim.pricing.price import Priced
 
 Model = Sequence[Layer] | Costs
 Wanted = Sequence[int] | None  #: numbers to try; None is every one that divides
-Names, Flags = Sequence[str], Sequence[bool]
+Names = Sequence[str]
+Flags = Sequence[bool]
 MORE = (2, 4, 8, 16, 32, 64)  #: times as many devices, that are tried where nothing fits
 
 
