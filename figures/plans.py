@@ -22,6 +22,9 @@ H100 = gp.Accelerator(600e12, hbm=2.7e12, launch=5e-6, exposed=0.15, call=2e-5)
 LINKS = gp.Nodes(8, gp.Link(5e-6, 300e9), gp.Link(1e-5, 50e9))
 CLUSTER = gp.Cluster(DEVICES, H100, memory=80e9, links=LINKS)
 GB = 1e9
+ELSEWHERE = {
+    ("4 x 8 x 4", "Interleaved 1F1B"): (9, 5, "left")
+}  #: where a name would be in the way of another
 MARKS = {False: "o", True: "^"}  #: without recompute, and with it
 
 
@@ -72,8 +75,9 @@ def _mark(ax: Axes, each: dict) -> None:
     ax.plot(x, y, MARKS[each["recompute"]], **look)
     if each["unbeaten"]:
         name, behind = f"{each['mesh']} {each['name']}", {"fc": PAPER, "ec": "none", "pad": 0.6}
+        *beside, end = ELSEWHERE.get((each["mesh"], each["name"]), (-8, -4, "right"))
         ax.annotate(
-            name, (x, y), (-8, -4), textcoords="offset points", fontsize=LABEL_SIZE, ha="right", bbox=behind
+            name, (x, y), beside, textcoords="offset points", fontsize=LABEL_SIZE, ha=end, bbox=behind
         )
 
 
