@@ -60,7 +60,7 @@ def balances() -> bool:
 
 
 def searches() -> bool:
-    """Llamas on H100s with eight to a node, of all schedules: the ten fastest plans, exact in bytes."""
+    """Llamas on H100s with eight to a node, of all schedules: the ten fastest plans, with exact bytes."""
     met = True
     for name, devices, samples, sequence, most in (
         ("llama3-70b", 128, 256, 4096, 60),

@@ -244,8 +244,8 @@ OWN: dict[str, dict] = {
     "over_time": {"categories": ()}, "parse": {"text": "0F0 0B0", "placement": [[0]], "microbatches": 1},
     "peak": {"categories": ()},
     "plan": PLANNED | {
-        "schedules": [gp.GPipe], "stages_per_device": [2], "recompute": ["none"], "gradient_bytes": 4,
-        "sequence_parallel": [False], "cut": "best",
+        "schedules": [gp.GPipe], "stages_per_device": [2], "recompute": ["none"],
+        "sequence_parallel": [False], "gradient_bytes": 4, "cut": "best",
     },
     "plot_bare": {"ax": plt.figure().gca()}, "plot_bubble_curves": {"measured": {2: {2: 0.1}}},
     "plot_efficiency": {"measured": {2: {2: 0.1}}}, "plot_losses": {"losses": {"a": [1.0]}},

@@ -62,6 +62,21 @@ def test_too_few_rows_rows_without_a_time_and_rows_that_contradict_are_refused()
         calibrate(BY_HAND, [*FEW, replace(FEW[0], time=2 * FEW[0].time)])
 
 
+def test_an_accelerator_alone_is_fitted_to_rows_of_one_device_and_unequal_ones_are_refused():
+    start = replace(gp.pricing.A100, call=0, step=0, microbatch=0, exposed=0)
+    truth = replace(start, flops=230e12, launch=4e-5)
+    layouts = [replace(row.layout, replicas=1) for row in FEW if row.layout.tensor == 1]
+    one = [each for each in layouts if each.schedule.devices == 1]
+    cluster = gp.Cluster(1, truth, memory=80e9)
+    rows = [replace(FEW[0], layout=each, devices=1, time=Priced(each, cluster).time) for each in one]
+    rows = [replace(row, given={"row": str(i)}) for i, row in enumerate(rows)]
+    found = gp.calibrate(start, rows)
+    assert found.cluster.accelerator.flops == pytest.approx(230e12, rel=0.05) and found.fitted.mean < 0.01
+    group = gp.Cluster(4, gp.pricing.A100, memory=80e9)
+    with pytest.raises(ValueError, match="a cluster for each group"):
+        gp.calibrate(gp.pricing.Mixed(group, group), FEW)
+
+
 def test_nvidias_rows_of_another_card_come_out_from_two_of_them():
     """Llamas within 6%; GPT-3 is up to 16% too slow, and rows with context parallelism are not predicted."""
     steps = list(fp8_steps())

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,48 @@ def test_the_results_are_of_rows_that_are_here():
         errors = np.abs([row[way] / row["measured"] - 1 for row in rows])
         said = RESULT[f"one-node, {way}"]
         assert [said["mean"], said["worst"]] == pytest.approx([errors.mean(), errors.max()], rel=1e-3)
+
+
+SAID = {
+    "2 to 8 GPUs, numbers set by hand": "one-node, by hand",
+    "the same, a dozen numbers fitted": "one-node, numbers",
+    "the same, and a factor for each shape of block": "one-node, with shapes",
+    "the same, from 32 rows in all": "one-node, 32 rows",
+    "64 to 512 GPUs, fitted to others of them": "many-nodes, with shapes",
+    "*harder:* shapes of blocks never seen": "harder: shapes of blocks never seen",
+    "numbers of features never seen": "harder: features never seen",
+    "tensor degrees never seen": "harder: tensor degrees never seen",
+    "pipelines, from rows without one": "harder: pipelines from rows without",
+    "64 to 512 GPUs, from rows of one node": "harder: many nodes from one node",
+}
+
+
+def test_the_page_quotes_the_results():
+    page = (ROOT / "docs" / "howto" / "what_it_takes.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([^|]*) \| (\d.*) \|$", page, re.M))
+    assert rows.keys() == SAID.keys()
+    for words, name in SAID.items():
+        found = [f"{100 * RESULT[name][which]:.1f}" for which in ("mean", "p90", "worst")]
+        assert rows[words] == " | ".join(found), words
+    plans = RESULT["one-node, with shapes: plans"]
+    assert f"in {plans['best found']} of {plans['groups']} tasks" in page
+    for name in ("2205.05198 table 5", "2104.04473 table 1", "2104.04473 table 2", "BLOOM", "MT-NLG"):
+        assert f"{100 * RESULT[name]['mean']:.1f}" in page, name
+    for name in ("BLOOM", "MT-NLG"):
+        assert f"{RESULT[name]['unexplained factor']:.2f} times" in page
+    off = [error for name, error in RESULT["H100, FP8"]["errors"].items() if "gpt3" in name]
+    assert sorted(f"{100 * error:.0f}" for error in off) == ["13", "15"] and "13 and 15% too slow" in page
+
+
+def test_the_readme_quotes_the_results_and_the_harder_ones():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [said] = re.findall(r"Predicted steps of 2 to 8 A100s are .*$", text, re.M)
+    names = "one-node, with shapes", "harder: shapes of blocks never seen", "many-nodes, with shapes"
+    assert [*map(float, re.findall(r"([\d.]+)%", said))] == [
+        round(100 * RESULT[name][which], 1 if which == "mean" or name == names[0] else 0)
+        for name in names
+        for which in ("mean", "worst")
+    ]
 
 
 def test_numbers_by_hand_still_give_these_errors():

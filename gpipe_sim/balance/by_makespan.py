@@ -9,7 +9,7 @@ the best one is proven to be the best. Otherwise layers are moved about for as l
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from gpipe_sim.balance.many_cuts import ManyCuts, layer_times, per_device
 from gpipe_sim.balance.stage_bounds import ROUNDING, StageBounds
 from gpipe_sim.core.costs import PER_DEVICE, Costs
 from gpipe_sim.core.problems import check
-from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import number
@@ -31,14 +30,6 @@ MOST = 1_000  #: layers
 TIMED = 40_000_000  #: actions, in all cuts that are moved to from one cut, and in all that may be better
 CUTS = 200_000  #: at most, of however few actions
 STEPS = (-8, -4, -2, -1, 1, 2, 4, 8)  #: layers that are moved at once
-
-
-class Timed(Protocol):
-    """What a step of one order takes in any number of cuts."""
-
-    program: Program
-
-    def makespans(self, cuts: Column) -> Column: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +88,7 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     return BalancePlan(tuple(balance), makespan, makespan if proven else least)
 
 
-def _shortest(timed: Timed, cuts: Column) -> tuple[Column, float]:
+def _shortest(timed: ManyCuts, cuts: Column) -> tuple[Column, float]:
     """(the first of the cuts that are as short, what it takes)."""
     times = timed.makespans(cuts)
     return cuts[times.argmin()], times.min()
@@ -108,7 +99,7 @@ def _few(bounds: StageBounds, limit: Real) -> bool:
     return bounds.count(limit) <= min(CUTS, TIMED // bounds.program.size)
 
 
-def moved(timed: Timed, cut: Column, most: int = TIMED) -> Column:
+def moved(timed: Any, cut: Column, most: int = TIMED) -> Column:
     """Move layers from one stage to another, and those in between along, as long as that helps.
 
     Not more than so many actions are timed in all cuts together.

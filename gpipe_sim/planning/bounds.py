@@ -32,7 +32,6 @@ from gpipe_sim.pricing.cluster import Cluster
 
 F, B, I, W = (CODE[kind] for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
 ROUNDING = 1 - 1e-9  #: bounds are sums of floats in another order than what is simulated
-ANY: Any = None  #: a bound that holds for every order asks none for anything
 Placement = tuple[tuple[int, ...], ...]
 
 
@@ -238,11 +237,12 @@ def bound_of_all(
 
 def _any_order(problem: Problem, tensor, replicas, microbatch, zero: int) -> Iterator[tuple[Way, Order]]:
     devices = problem.cluster.devices
+    order: Any = None
     for t, r in meshes(problem, tensor, replicas):
         k = devices // t // r
         for size in sizes(problem.samples, r, microbatch) if k <= problem.count else ():
             m, rest = divmod(problem.samples, r * size)
             for dealt in (False, True)[: 1 + (t > 1)] if not rest else ():
-                way = Way(t, k, r, size, ANY, "none", dealt, zero)
+                way = Way(t, k, r, size, order, "none", dealt, zero)
                 if problem.static(way)[-1] <= k * problem.cluster.memory:
                     yield from ((way, Order(k, m, copies)) for copies in (1, 2)[: 1 + (k % 2 == 0)])

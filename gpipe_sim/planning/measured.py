@@ -69,10 +69,10 @@ class Measured(Problem):
 
     def priced(self, way: Way, cut: Cut) -> Priced:
         counts = np.repeat(np.eye(way.schedule.stages, dtype=int), cut, axis=1)
-        nothing: Any = None  # is known of batch, loss and optimizer
+        none: Any = None  # there is no model to read
         layout = Layout(
-            (), nothing, nothing, laid_out(way.schedule), 1, way.replicas, 1, cut, "none", False, way.zero, 4,
-            "microbatch", nothing, (PIECE,) * self.count, counts, 0,
+            (), none, none, laid_out(way.schedule), 1, way.replicas, 1, cut, "none", False, way.zero, 4,
+            "microbatch", none, (PIECE,) * self.count, counts, 0,
         )  # fmt: skip
         return MeasuredPriced(layout, self.cluster, times=self.times, comm=self.costs.comm)
 

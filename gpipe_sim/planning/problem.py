@@ -167,10 +167,10 @@ class Problem:
         return self._columns(way.tensor, way.microbatch, way.recompute, way.sequence_parallel)
 
     def _read(self, tensor: int, microbatch: int, recompute: str, dealt: bool) -> Columns:
-        x, y = (MetaArray((microbatch, *each.shape[1:]), each.dtype) for each in self.batch)
+        batch: Any = tuple(MetaArray((microbatch, *each.shape[1:]), each.dtype) for each in self.batch)
         n = self.count
         layout = read_layout(
-            self.layers, tensor * n, (x, y), self.loss, tensor=tensor, pipeline=n, microbatch=microbatch,
+            self.layers, tensor * n, batch, self.loss, tensor=tensor, pipeline=n, microbatch=microbatch,
             schedule=OneFOneB, cut=[1] * n, recompute=recompute, sequence_parallel=dealt,
             gradient_bytes=self.gradient_bytes, optimizer=self.optimizer,
         )  # fmt: skip

@@ -21,6 +21,7 @@ from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.hardware import SHEET, Accelerator
 from gpipe_sim.pricing.layout import Shape
+from gpipe_sim.pricing.mixed import Mixed
 from gpipe_sim.pricing.price import Priced
 from gpipe_sim.pricing.rows import Row, on
 
@@ -91,18 +92,23 @@ class Calibration:
         return f"<Calibration with {len(self.factors)} factors, {self.fitted}>"
 
 
-def calibrate(cluster: Cluster, rows: Sequence[Row], shapes: bool = True) -> Calibration:
+def calibrate(cluster: Cluster | Accelerator, rows: Sequence[Row], shapes: bool = True) -> Calibration:
     """The numbers of a cluster from measured steps, such as ``pricing.read_rows(path)`` gives.
 
     ``cluster`` says what to begin with, and what to fit: every number that it states of its accelerator and
-    links. A number ends within a twentieth and twenty times what it was; the rates of a card that says what
-    its data sheet promises stay below that. With ``shapes`` each shape of block, (samples, places, features,
-    tensor degree), gets a factor, the median of its rows, nearer to 1 the less rows of one shape agree.
+    links; for rows of one device it may be an accelerator. A number ends within a twentieth and twenty times
+    what it was; the rates of a card that says what its data sheet promises stay below that. With ``shapes``
+    each shape of block, (samples, places, features, tensor degree), gets a factor, the median of its rows,
+    nearer to 1 the less rows of one shape agree.
 
     It needs scipy: pip install "gpipe_sim[calibrate]". ValueError for too few rows, rows without a time, or
     rows of one configuration that contradict each other; ImportError without scipy.
     """
+    if isinstance(cluster, Accelerator):
+        cluster = Cluster(1, cluster, memory=inf)
     require(OWNER, cluster, Cluster, "a cluster, such as Cluster(8, pricing.A100, memory=80e9)")
+    if isinstance(cluster, Mixed):
+        raise ValueError(f"{OWNER} fits equal devices: give a cluster for each group of these, with its rows")
     require_flags(OWNER, shapes=shapes)
     rows = listed(OWNER, "rows, as read_rows(path) gives them", rows)
     for row in rows:

@@ -71,7 +71,7 @@ def price(
 
     How a layer's time is found says ``Accelerator``; messages take the cluster's links, stage by stage; then
     the gradients of a stage are summed over its replicas in a ring, and its weights are updated.
-    ``loss`` is cross_entropy and ``schedule`` OneFOneB unless given. ``gp.pricing.calibrate`` fits the
+    ``loss`` is cross_entropy and ``schedule`` OneFOneB unless given. ``gp.calibrate`` fits the
     cluster's numbers to measured steps.
 
     ValueError for degrees that do not divide heads, layers, devices or the batch; TypeError for what is no
