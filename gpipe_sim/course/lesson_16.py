@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import isfinite, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,18 +21,16 @@ from gpipe_sim.memory.profile import Size, size_of
 from gpipe_sim.memory.shape_inference import profile
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.hardware import A100
-from gpipe_sim.pricing.price import Priced, price
+from gpipe_sim.pricing.price import price
 from gpipe_sim.transformers.blocks import TransformerBlock
-from gpipe_sim.transformers.known import KNOWN
+from gpipe_sim.transformers.known import known_model
 from gpipe_sim.transformers.llama import LlamaBlock
 
 #: samples, places, features, heads: where attention is tried
 HIDDEN_SHAPES = ((3, 5, 12, 4), (10, 4, 8, 2), (2, 7, 6, 1))
 #: s, h, f, a, g: where a Llama's block is; the last two are of 7B and 70B
-HIDDEN_LLAMAS = (
-    *((6, 20, 36, 5, 1), (96, 64, 160, 4, 2), (10, 48, 100, 12, 3), (40, 32, 81, 8, 2)),
-    *((4096, 4096, 11_008, 32, 32), (8192, 8192, 28_672, 64, 8)),
-)
+SMALL = ((6, 20, 36, 5, 1), (96, 64, 160, 4, 2), (10, 48, 100, 12, 3), (40, 32, 81, 8, 2))
+HIDDEN_LLAMAS = (*SMALL, (4096, 4096, 11_008, 32, 32), (8192, 8192, 28_672, 64, 8))
 
 
 def saved_by(block: Layer, places: int) -> int:
@@ -54,9 +52,7 @@ def attention(answer: Callable) -> Reply:
             return keep_working(f"{where}, {wrong}")
         if wrong := wrong_mix(given[0], arrays, heads):
             return almost(f"{where} the shares are right, but {wrong}")
-    return correct(
-        "the mix and the shares of every sample and head, at three sizes. Which of the two grows with s²?"
-    )
+    return correct("the mix and the shares of every head, at three sizes. Which of the two grows with s²?")
 
 
 class Count(NamedTuple):
@@ -203,24 +199,26 @@ def _which_part(errors: Sequence[tuple[Real, tuple[int, ...]]], count: Count) ->
     off = np.array([float(error) for error, _ in errors])
     found, *_ = np.linalg.lstsq(terms, off, rcond=None)
     pairs = [(n, unit) for n, unit in zip(found, units, strict=True) if abs(n) > 1e-3]
-    if len(pairs) > 2 or not np.allclose(
-        terms @ found, off, rtol=1e-6, atol=1e-3
-    ):  # more would be the answer
-        return count.which
-    parts = (f"{abs(n):.3g}{unit} too {'many' if n > 0 else 'few'}" for n, unit in pairs)
+    if len(pairs) > 2 or not np.allclose(terms @ found, off, rtol=1e-6, atol=1e-3):
+        return count.which  # all of them would be the answer
+    parts = (f"{abs(n):.3g}{unit} too {('few', 'many')[n > 0]}" for n, unit in pairs)
     return f"That is {' and '.join(parts)}. Which arrays make that up?"
 
 
-SEVEN, DEVICES, TEXTS = KNOWN["llama2-7b"], 8, 32
-LEAST = 25_269_633_024  #: bytes of the fullest device, where the blocks are dealt out for that
+BLOCKS, DEVICES = 32, 8
+LEAST = 25_269_501_952  #: bytes of the fullest device, where the blocks are dealt out for that
 
 
-def llama_on_8(blocks: Sequence[int], kv_heads: int = SEVEN.kv_heads, **how: str) -> Priced:
-    """Llama 2 7B on eight devices under 1F1B, at 16 bytes a weight, with so many blocks on each."""
-    texts = MetaArray((TEXTS, SEVEN.sequence), int)
+def held_by(blocks: Sequence[int]) -> list[int]:
+    """The bytes on each of eight devices, of Llama 2 7B under 1F1B, with so many of its blocks on each.
+
+    A weight takes 16, and a microbatch is one text of 4,096 places; there are 32 of them.
+    """
+    texts, cluster = MetaArray((32, 4096), np.int32), Cluster(DEVICES, A100, memory=80e9)
     cut = [blocks[0] + 1, *blocks[1:-1], blocks[-1] + 2]  # embedding; RMSNorm and head
-    cluster, layers = Cluster(DEVICES, A100, memory=80e9), SEVEN._replace(kv_heads=kv_heads).layers()
-    return price(layers, cluster, (texts, texts), pipeline=DEVICES, gradient_bytes=2, cut=cut, **how)
+    how: dict[str, Any] = {"pipeline": DEVICES, "gradient_bytes": 2, "cut": cut}
+    priced = price(known_model("llama2-7b"), cluster, (texts, texts), **how)
+    return [sum(each.values()) for each in priced.memory]
 
 
 @exercise("write how many blocks each device has, such as [4, 4, 4, 4, 4, 4, 4, 4]")
@@ -230,9 +228,9 @@ def deal_out(blocks: object) -> Reply:
         return keep_working(f"you give {blocks!r}; it should be a list of {DEVICES} whole numbers")
     if min(blocks) < 1:
         return keep_working(f"device {blocks.index(min(blocks))} has no block. What would it compute?")
-    if (total := sum(blocks)) != SEVEN.blocks:
-        return keep_working(f"those are {total} blocks. There are {SEVEN.blocks}, beside embedding and head")
-    held = [sum(each.values()) for each in llama_on_8(blocks).memory]
+    if (total := sum(blocks)) != BLOCKS:
+        return keep_working(f"those are {total} blocks. There are {BLOCKS}, beside embedding and head")
+    held = held_by(blocks)
     k = held.index(max(held))
     full = f"device {k} is the fullest, with {held[k] / 1e9:.1f} GB"
     if held[k] == LEAST:
