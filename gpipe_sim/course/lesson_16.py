@@ -148,7 +148,7 @@ def block_bytes(answer: Callable) -> Reply:
     return _counted(answer, BLOCK)
 
 
-@build("llama_bytes")
+@exercise("write llama_bytes in this cell, and run it again")
 def llama_bytes(answer: Callable) -> Reply:
     """Check ``answer(s, h, f, a, g)``: what a LlamaBlock saves of one sample, in bytes."""
     return _counted(answer, LLAMA)
