@@ -201,7 +201,7 @@ def _which_part(errors: Sequence[tuple[Real, tuple[int, ...]]], count: Count) ->
     pairs = [(n, unit) for n, unit in zip(found, units, strict=True) if abs(n) > 1e-3]
     if len(pairs) > 2 or not np.allclose(terms @ found, off, rtol=1e-6, atol=1e-3):
         return count.which  # all of them would be the answer
-    parts = (f"{abs(n):.3g}{unit} too {('few', 'many')[n > 0]}" for n, unit in pairs)
+    parts = (f"{abs(n):.3g}{unit} too {'many' if n > 0 else 'few'}" for n, unit in pairs)
     return f"That is {' and '.join(parts)}. Which arrays make that up?"
 
 
