@@ -59,7 +59,8 @@ def draw(data: dict) -> Figure:
     _style(ax, data)
     core, network = (per_flop(data, "GPT-3", part) for part in (PARTS[0], PARTS[-1]))
     words = f"GPT-3: attention's core frees {core / network:.0f} times as many bytes per FLOP as the network"
-    claim(ax, words, "each part recomputed alone, with all of its matrix products; both keep their tables of s x s")
+    how = "each part recomputed alone, with all of its matrix products; both keep their tables of s x s"
+    claim(ax, words, how)
     return figure
 
 
