@@ -1,15 +1,18 @@
 """No order is faster than ``lower_bound``: for small sizes all orders are tried."""
 
-from itertools import pairwise, permutations, product
+from dataclasses import replace
+from itertools import permutations, product
 
 import numpy as np
 import pytest
-from planned import ACCELERATOR, X, Y, cluster, model, toy
+from planned import cluster, model, tokens, toy
 
 import gpipe_sim as gp
 from gpipe_sim.planning import lower_bound
+from gpipe_sim.planning.problem import Problem
+from gpipe_sim.planning.space import Way
+from gpipe_sim.pricing.price import Priced
 
-LINK = gp.Link(latency=1, bandwidth=400)
 KINDS = {"full": "FB", "split": "FIW"}
 
 
@@ -30,89 +33,92 @@ def orders(stage: int, microbatches: int, kinds: str) -> list[str]:
     return rows
 
 
-def fastest(microbatches: int, kinds: str, layers, where: gp.Cluster, batch) -> float:
+def fastest(kinds: str, problem: Problem, microbatches: int) -> float:
     """Of all cuts in two and all orders of two devices."""
-    found = []
     rows = [orders(stage, microbatches, kinds) for stage in (0, 1)]
     schedules = [gp.Explicit(list(each)) for each in product(*rows)]
     schedules = [each for each in schedules if not gp.problems(each)]
-    for first in range(1, len(layers)):
-        partitions = gp.split(layers, balance=[first, len(layers) - first])
-        profile = gp.profile(partitions, batch, gp.cross_entropy)
-        costs = gp.planning.costs_from_flops(profile, where.accelerator, microbatches)
-        found += [gp.simulate(each, costs, links=where.links, profile=profile).makespan for each in schedules]
-    return min(found)
+    size = problem.samples // microbatches
+    way = Way(1, 2, 1, size, gp.OneFOneB(2, microbatches), "none", False, 0)
+    cuts = [(first, problem.count - first) for first in range(1, problem.count)]
+    layouts = [problem.priced(way, cut).layout for cut in cuts]
+    return min(
+        Priced(replace(layout, schedule=each), problem.cluster).time
+        for layout in layouts
+        for each in schedules
+    )
 
 
 @pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("sizes", [[12, 8, 8, 4], [12, 4, 4], [12, 24, 24, 4], [12, 2, 30, 4]], ids=str)
 def test_no_order_of_two_devices_is_faster(kinds, sizes):
-    layers, batch = gp.mlp(sizes), (X[:4], Y[:4])
-    for links in (gp.Link(), LINK):
-        where = gp.Cluster(2, ACCELERATOR, 1e9, links)
+    layers, batch = gp.mlp(sizes), (gp.MetaArray((4, 12), "f8"), gp.MetaArray((4,), "i8"))
+    for links in (gp.Link(), gp.Link(latency=1, bandwidth=400)):
+        where = gp.Cluster(2, gp.Accelerator(1000, 2, hbm=8000), 1e9, links)
+        problem = Problem("plan", layers, where, batch, None, None)
         for microbatches in (1, 2):
-            given = {"replicas": [1], "microbatches": [microbatches]}
-            bound = lower_bound(layers, where, batch, gp.cross_entropy, **given)
-            best = float(fastest(microbatches, kinds, layers, where, batch))
+            given = {"tensor": [1], "replicas": [1], "microbatch": [4 // microbatches]}
+            bound = lower_bound(layers, where, batch, **given)
+            best = fastest(kinds, problem, microbatches)
             assert 0.5 * best < bound <= best * (1 + 1e-12)
 
 
 def test_it_is_reached_where_nothing_is_in_the_way():
     """By one layer on one device; and by two copies of two equal layers, where no device waits to start."""
-    one = gp.Cluster(1, toy(1), 1e9)
+    one, flops = gp.Cluster(1, toy(1), 1e9), 2 * 8 * 8  # of a sample's forward; I and W are as long
     layers = [gp.core.Linear(8, 8, rng=np.random.default_rng(i)) for i in (0, 1)]
     batch = np.zeros((4, 8)), np.zeros((4, 8))
-    forward = 2 * 8 * 8  # of a sample; I and W are as long
-    assert lower_bound(layers[:1], one, batch, gp.mse) == 4 * 3 * forward
+    assert lower_bound(layers[:1], one, batch, gp.mse) == pytest.approx(4 * 3 * flops, rel=1e-8)
     two = gp.Cluster(2, toy(1), 1e9)
-    given = {"replicas": [1], "microbatches": [4]}
-    assert lower_bound(layers, two, batch, gp.mse, **given) == 4 * 3 * forward
+    given = {"replicas": [1], "microbatch": [1], "tensor": [1]}
+    assert lower_bound(layers, two, batch, gp.mse, **given) == pytest.approx(4 * 3 * flops, rel=1e-8)
     plans = gp.plan(layers, two, batch, gp.mse, schedules=[gp.families.Chimera, gp.OneFOneB], **given)
-    assert plans.best.words == "1 x Chimera K=2 M=4" and plans.gap == 0
+    assert plans.best.way.order == "Chimera, 4 of 1" and plans.gap == pytest.approx(0, abs=1e-8)
 
 
 def test_the_largest_layer_waits_for_those_before_it():
     """Where it is nearly all of the work, and an odd number of devices has no two copies to share it."""
-    sizes, batch = [8, 8, 8, 800], (np.zeros((4, 8)), np.zeros((4, 800)))
-    layers = [gp.core.Linear(a, b, rng=np.random.default_rng(0)) for a, b in pairwise(sizes)]
+    layers, batch = gp.mlp([8, 8, 8, 800])[::2], (np.zeros((4, 8)), np.zeros((4, 800)))
     small, large = 2 * 8 * 8, 2 * 8 * 800  # forward of a sample; I and W are as long
     three = gp.Cluster(3, toy(1), 1e9)
-    found = lower_bound(layers, three, batch, gp.mse, replicas=[1], microbatches=[4])
-    assert found == 2 * small + 4 * 3 * large
+    found = lower_bound(layers, three, batch, gp.mse, tensor=[1], replicas=[1], microbatch=[1])
+    assert found == pytest.approx(2 * small + 4 * 3 * large, rel=1e-8)
 
 
 def test_more_devices_more_speed_and_faster_links_never_raise_it():
-    def bound(devices=4, flops=64, overhead=2, latency=1, bandwidth=400):
-        where = gp.Cluster(devices, toy(flops, overhead), 1e9, gp.Link(latency, bandwidth))
-        return lower_bound(model(), where, (X, Y), gp.cross_entropy)
+    def bound(devices=4, flops=2000, overhead=2, latency=1, bandwidth=400, **given):
+        where = gp.Cluster(devices, gp.Accelerator(flops, overhead), 1e9, gp.Link(latency, bandwidth))
+        return lower_bound(model(), where, tokens(), **given)
 
-    assert bound() < bound(flops=32) and bound() < bound(overhead=4) and bound(2) < bound(1)
+    assert bound() < bound(flops=1000) and bound() < bound(overhead=4) and bound(2) < bound(1)
     assert bound() <= bound(latency=2) and bound() <= bound(bandwidth=200)
     assert bound() <= bound(devices=2) <= bound(devices=1)
+    assert bound() <= bound(microbatch=[2]) and bound() <= bound(replicas=[1])
+
+
+def test_it_counts_what_tensor_parallelism_costs():
+    """Its sums over slow links, its calls, and the kernels that do not get smaller."""
+
+    def bound(link: gp.Link, call: float = 0, launch: float = 0) -> float:
+        accelerator = gp.Accelerator(1000, call=call, launch=launch)
+        return lower_bound(model(), gp.Cluster(4, accelerator, 1e9, link), tokens(), tensor=[4])
+
+    least = bound(gp.Link())
+    sums = 4 * 4 + 2  # two forward and two backward in each of four blocks, and those of embedding and head
+    assert bound(gp.Link(), call=1) == pytest.approx(least + sums, rel=1e-8)
+    assert bound(gp.Link(bandwidth=1000)) > least and bound(gp.Link(), launch=50) > least
+
+
+def test_it_leaves_out_what_cannot_hold_the_weights():
+    """One device of four cannot, all four can: copies side by side do not count then."""
+    roomy, tight = (lower_bound(model(), cluster(4, memory), tokens()) for memory in (1e9, 80_000))
+    assert roomy < tight
+    with pytest.raises(
+        ValueError, match="lower_bound finds no way to deal out 8 samples and 8 layers to 4 d"
+    ):
+        lower_bound(model(), cluster(4, 1_000), tokens())
 
 
 def test_a_batch_that_cannot_be_cut_has_none():
-    with pytest.raises(
-        ValueError, match="lower_bound finds no way to cut 8 samples and 15 layers for 3 devices"
-    ):
-        lower_bound(model(), cluster(3), (X, Y), gp.cross_entropy, microbatches=[5])
-
-
-def test_devices_wait_for_messages_before_they_start():
-    """The four devices of a pipeline wait for 0, 1, 2 and 3 messages: 1.5 x 4 on average.
-
-    Two copies wait less, but their rings take 2 x 4; without latency they are ahead, by a little.
-    """
-    batch = np.zeros((64, 8)), np.zeros((64, 8))
-    bounds = [
-        lower_bound(
-            gp.mlp([8] * 5, seed=0),
-            gp.Cluster(4, toy(100), 1e9, gp.Link(latency=latency)),
-            batch,
-            gp.mse,
-            replicas=[1],
-            microbatches=[64],
-        )
-        for latency in (0, 4)
-    ]
-    assert 6 <= bounds[1] - bounds[0] < 8
+    with pytest.raises(ValueError, match="lower_bound finds no way to deal out 8 samples"):
+        lower_bound(model(), cluster(4), tokens(), microbatch=[5])

@@ -6,18 +6,16 @@ show that they take longer (``balance.stage_bounds``). If few cuts are left, all
 the best one is proven to be the best. Otherwise layers are moved about for as long as that helps.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement, groupby
+from dataclasses import dataclass
+from itertools import groupby
 from math import inf
 
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
 from gpipe_sim.balance.costs_of_stages import layers_listed, merged
-from gpipe_sim.balance.many_cuts import ManyCuts, per_device
+from gpipe_sim.balance.many_cuts import ManyCuts, layer_times, per_device
 from gpipe_sim.balance.stage_bounds import ROUNDING, StageBounds
-from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.costs import PER_DEVICE, Costs
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
@@ -79,7 +77,7 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     bounds = StageBounds(timed, timed.makespans(cuts).min())
     cuts = np.vstack([cuts, _ends(bounds.cut())])
     if not _few(bounds, timed.makespans(cuts).min()):
-        cuts = np.array([_moved(timed, cut) for cut in cuts])
+        cuts = np.array([moved(timed, cut) for cut in cuts])
     cut, time = _shortest(timed, cuts)
     if proven := _few(bounds, time):
         cut, time = _shortest(timed, np.vstack([cut, bounds.cuts(time)]))
@@ -100,11 +98,14 @@ def _few(bounds: StageBounds, limit: Real) -> bool:
     return bounds.count(limit) <= min(CUTS, TIMED // bounds.program.size)
 
 
-def _moved(timed: ManyCuts, cut: Column) -> Column:
-    """Move layers from one stage to another, and those in between along, as long as that helps."""
-    left, time = max(1, TIMED // timed.program.size), inf
+def moved(timed: ManyCuts, cut: Column, most: int = TIMED) -> Column:
+    """Move layers from one stage to another, and those in between along, as long as that helps.
+
+    Not more than so many actions are timed in all cuts together.
+    """
+    left, time = max(1, most // timed.program.size), inf
     while left > 0:
-        near = np.array(list(_neighbours(cut)))
+        near = _neighbours(cut)
         near = near[:: -(-len(near) // left)]  # not all, where there are too many
         left -= len(near)
         best, shortest = _shortest(timed, near)
@@ -114,15 +115,15 @@ def _moved(timed: ManyCuts, cut: Column) -> Column:
     return cut
 
 
-def _neighbours(ends: Column) -> Iterator[Column]:
-    """The cut, and those in which some layers went from one stage to another."""
-    yield ends
-    for first, last in combinations_with_replacement(range(1, len(ends) - 1), 2):
-        for step in STEPS:
-            moved = ends.copy()
-            moved[first : last + 1] += step
-            if (np.diff(moved) > 0).all():
-                yield moved
+def _neighbours(ends: Column) -> Column:
+    """The cut, and those in which some layers went from one stage to another; (cuts, stages + 1)."""
+    inner = np.arange(len(ends) - 2)
+    first, last = (each[:, None] for each in np.triu_indices(len(inner)))
+    between = (inner >= first) & (inner <= last)
+    moves = (between[:, None] * np.array(STEPS)[:, None]).reshape(-1, len(inner))
+    found = np.repeat(ends[None], 1 + len(moves), axis=0)
+    found[1:, 1:-1] += moves
+    return found[(np.diff(found, axis=1) > 0).all(axis=1)]
 
 
 def _ends(balance: list[int]) -> Column:
@@ -131,9 +132,7 @@ def _ends(balance: list[int]) -> Column:
 
 def even_cuts(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], list[int]]:
     """The cuts of ``balance_by_cost``: with the larger of equal stages in front, and at the end."""
-    plain = replace(costs, speed=1, overhead=0)
-    parts = Kind.F, Kind.I, Kind.W
-    work = [sum(plain.duration(Action(i, kind, 0)) for kind in parts) for i in range(layers)]
+    work = [sum(times) for times in zip(*layer_times(costs, layers), strict=True)]
     speed = per_device(costs.speed, schedule.devices)
     speeds = [
         min(speed[device] for device, held in enumerate(schedule.placement) if stage in held)

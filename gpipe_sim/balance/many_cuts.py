@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 
 import numpy as np
 
-from gpipe_sim.core.actions import Action, B, F, OverlapFB
+from gpipe_sim.core.actions import Action, B, F, Kind, OverlapFB
 from gpipe_sim.core.clock import time_program
 from gpipe_sim.core.costs import Cost, Costs
 from gpipe_sim.core.program import KINDS, Program
@@ -67,8 +67,12 @@ class ManyCuts:
             durations = np.stack(list(self._durations(place, ends)))[index]
             if program.paired:
                 durations = np.add.reduceat(durations, program.first)
-            found.append(time_program(program, durations, self.delays).end.max(axis=0))
+            found.append(self.length(time_program(program, durations, self.delays).end, ends))
         return np.concatenate(found)
+
+    def length(self, end: Column, cuts: Column) -> Column:
+        """What a step takes, from when every entry ends: (entries, cuts), of these cuts."""
+        return end.max(axis=0)
 
     def _durations(self, keys: dict, ends: Column) -> Iterator[Column]:
         for kind, stage, device in keys:
@@ -77,6 +81,12 @@ class ManyCuts:
                 sums = self.sums[kind]
                 taken += (sums[ends[:, stage + 1]] - sums[ends[:, stage]]) * self.slowness[device]
             yield taken
+
+
+def layer_times(costs: Costs, layers: int) -> list[list[Real]]:
+    """What F, I and W of each layer take on a device of speed 1, without overhead."""
+    plain = replace(costs, speed=1, overhead=0)
+    return [[plain.duration(Action(i, kind, 0)) for i in range(layers)] for kind in (Kind.F, Kind.I, Kind.W)]
 
 
 def per_device(cost: Cost, devices: int) -> Sequence[Real]:

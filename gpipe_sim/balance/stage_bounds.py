@@ -12,7 +12,7 @@ than the longest of a cut's stages; nor than the mean of what the devices do.
 """
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ Table = np.ndarray
 FORWARD = (CODE[Kind.F],)
 BACKWARD = (CODE[Kind.I], CODE[Kind.B])  #: the shorter one first
 ROUNDING = 1e-9  #: more than the sums of floats can be off, as a share
+FINE = 1e12  #: parts of the longest stage's time that squares are counted in
 
 
 class _Way(NamedTuple):
@@ -38,41 +39,38 @@ class _Way(NamedTuple):
     messages: Table  #: (stages, microbatches): what those before each stage take
 
 
-class StageBounds:
-    """What holds for every cut whose step is no longer than a ``limit``; some cut must keep it.
+class TableCuts:
+    """Cuts by what a table says of their single stages: for each stage, a time that no step is shorter than.
 
-    ``tables`` has one for each stage, (layers, width): a row for each layer that it may start with, a column
-    for each number of layers that it may then have. An entry is a time that no such step is shorter than.
+    ``tables`` are (stages, layers, width): a row for each layer that a stage may start with, a column for
+    each number of layers that it may then have; infinite where these cannot be.
     """
 
-    def __init__(self, timed: ManyCuts, limit: Real):
-        self.timed, self.program, self.layers = timed, timed.program, timed.layers
-        self.forward, self.backward = self._way(FORWARD), self._way(BACKWARD)
-        limit = limit * (1 + ROUNDING)
-        short = [self._alone(stage) <= limit for stage in range(self.program.stages)]
-        self.width = max(int(np.flatnonzero(table.any(axis=0))[-1]) + 1 for table in short)
-        self.tables = []
-        for stage, cells in enumerate(self._reached([table[:, : self.width] for table in short])):
-            start, more = np.nonzero(cells)
-            rows = [self._row(stage, device, start, start + more + 1) for device in self._holding(stage)]
-            least = np.maximum.reduce(rows)
-            table = np.full(cells.shape, np.inf)
-            table[start, more] = np.where(least <= limit, least, np.inf)
-            self.tables.append(table)
+    tables: Sequence[Table]
+    width: int
+    layers: int
 
-    def least(self) -> float:
-        """No step is shorter."""
-        return float(max(self._search.rest()[0][0], self._mean()))
+    def __init__(self, tables: Sequence[Table]):
+        self.tables, (self.layers, self.width) = tables, tables[0].shape
+
+    def slowest(self) -> float:
+        """What the longest stage takes at the least."""
+        return float(self._search.rest()[0][0])
 
     def cut(self) -> list[int]:
         """How many layers each stage gets where the longest stage is the shortest; the most even such cut."""
-        search = self._search
-        return most_even(search.table, self.width, self.layers, search.stages, search.rest()[0][0])
+        limit = self.slowest()
+        unit = limit / FINE if 0 < limit < np.inf else 1.0
+
+        def fine(stage: int, width: int) -> Table:
+            return self.tables[stage] / unit
+
+        return most_even(fine, self.width, self.layers, len(self.tables), limit / unit * (1 + ROUNDING))
 
     @property
     def _search(self) -> CutSearch:
         return CutSearch(
-            lambda stage, _: self.tables[stage], self.width, self.layers, self.program.stages, np.inf
+            lambda stage, _: self.tables[stage], self.width, self.layers, len(self.tables), np.inf
         )
 
     def count(self, limit: Real) -> float:
@@ -106,6 +104,33 @@ class StageBounds:
             found.append(table & start[:-1, None] & (ways[end] > 0))
             start = np.isin(np.arange(self.layers + 1), end[found[-1]])
         return found
+
+
+class StageBounds(TableCuts):
+    """What holds for every cut whose step is no longer than a ``limit``; some cut must keep it.
+
+    ``tables`` has one for each stage, (layers, width): a row for each layer that it may start with, a column
+    for each number of layers that it may then have. An entry is a time that no such step is shorter than.
+    """
+
+    def __init__(self, timed: ManyCuts, limit: Real):
+        self.timed, self.program, self.layers = timed, timed.program, timed.layers
+        self.forward, self.backward = self._way(FORWARD), self._way(BACKWARD)
+        limit = limit * (1 + ROUNDING)
+        short = [self._alone(stage) <= limit for stage in range(self.program.stages)]
+        self.width = max(int(np.flatnonzero(table.any(axis=0))[-1]) + 1 for table in short)
+        self.tables = []
+        for stage, cells in enumerate(self._reached([table[:, : self.width] for table in short])):
+            start, more = np.nonzero(cells)
+            rows = [self._row(stage, device, start, start + more + 1) for device in self._holding(stage)]
+            least = np.maximum.reduce(rows)
+            table = np.full(cells.shape, np.inf)
+            table[start, more] = np.where(least <= limit, least, np.inf)
+            self.tables.append(table)
+
+    def least(self) -> float:
+        """No step is shorter."""
+        return float(max(self.slowest(), self._mean()))
 
     def _way(self, kinds: tuple[int, ...]) -> _Way:
         """As a part of a pair, an action may take any time."""

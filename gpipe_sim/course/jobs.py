@@ -8,7 +8,7 @@ from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.families import OneFOneB
-from gpipe_sim.planning.cluster import divisors
+from gpipe_sim.planning.space import divisors
 
 
 @dataclass(frozen=True)

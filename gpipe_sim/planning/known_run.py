@@ -20,9 +20,9 @@ from gpipe_sim.drawing.compare import Comparison, compare
 from gpipe_sim.errors import Real
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
-from gpipe_sim.planning.candidates import stages_of
 from gpipe_sim.planning.choices import Choice
 from gpipe_sim.planning.layers_known import Layers, each_of, read_layers
+from gpipe_sim.planning.space import stages_of
 
 Cut = tuple[int, ...]  #: the layers of each stage
 SAME = 1e-9  #: a share that is rounding

@@ -1,134 +1,171 @@
 """The best plans of thousands, without simulating most of them.
 
-What a step takes and holds at the least is known before anything is laid out. So plans wait in a queue by
-that; the first of the queue is simulated and put back by the time that it takes. When a plan comes up that
-has its time, no other can be faster, and it is asked what it holds exactly.
+What a step takes and holds at the least is known before anything is laid out. So ways wait in a queue by
+that. The first of the queue is looked at more closely and put back: its single stages, then its cuts, then
+the price of a cut. When a cut comes up that has its time, no other can be faster, and it is asked what it
+holds exactly.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import Any
 
-from gpipe_sim.core.memory import MemoryTrace
-from gpipe_sim.core.one_f_one_b import OneFOneB
-from gpipe_sim.errors import Real
+import numpy as np
+
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.memory.limit import in_bytes
-from gpipe_sim.planning.bounds import bound_of_mesh
-from gpipe_sim.planning.candidates import MEMORY, ROUNDING, Candidate, Refused
-from gpipe_sim.planning.cluster import Mesh
-from gpipe_sim.planning.layer_table import LayerTable
+from gpipe_sim.planning.bounds import Order, least_bytes, least_time
+from gpipe_sim.planning.cuts import Cuts, all_are_few, cuts_of, longer, shorter
+from gpipe_sim.planning.problem import Problem
+from gpipe_sim.planning.space import MEMORY, SIZE, Refused, Way
+from gpipe_sim.pricing.price import Priced
 
-Memory = tuple[MemoryTrace, ...]  #: of the devices of a replica
+PACE = 0.999  #: the share of a long step's time, as told by shorter ones, that it is taken to take at least
+
+
+@dataclass(order=True)
+class Waiting:
+    """A way, and how much is known of it: ``at`` is which of its cuts this is about."""
+
+    least: float
+    number: int
+    way: Way = field(compare=False)
+    cuts: Cuts | None = field(default=None, compare=False)
+    at: int = field(default=0, compare=False)
+    timed: bool = field(default=False, compare=False)  #: whether it is what a step takes
+    paced: bool = field(default=False, compare=False)
+    searched: bool = field(default=False, compare=False)  #: whether cuts are to be looked for
 
 
 class Search:
-    """The queue, by the least time of a step or its time; then by bytes, and as the plans came."""
+    """The queue, by the least time of a step or its time; then as the ways came."""
 
-    def __init__(self, table: LayerTable, looked_at: list[Candidate]):
-        self.table, self.looked_at = table, looked_at
-        self.limit = table.cluster.memory
-        self.queue: list[tuple[float, Real, int, Candidate, Real | None]] = []
-        self.numbers = count()
-        self.to_cut: set[Candidate] = set()
+    def __init__(self, problem: Problem, ways: Iterable[Way], even: bool):
+        self.problem, self.even = problem, even
+        self.limit = problem.cluster.memory
+        self.numbers, self.queue = count(), list[Waiting]()
         self.refused: list[Refused] = []
         self.simulated = 0
         self.given: set[tuple] = set()
+        self.known: dict[Way, Cuts] = {}  #: of ways whose cuts have been looked for
+        for way in ways:
+            self.start(way)
+        heapify(self.queue)
 
-    def __iter__(self) -> Iterator[tuple[Candidate, Real, Memory]]:
-        """(a plan that fits, the time of a step, the memory of a replica), fastest first, then the smallest.
-
-        Of plans that differ in microbatches, cut and layout alone, only the best is given.
-        """
-        for candidate in self.looked_at:
-            self.start(candidate)
-        while self.queue:
-            *_, candidate, time = heappop(self.queue)
-            if candidate.sort in self.given:
-                continue
-            if not candidate.cut:
-                self.cut(candidate)
-            elif time is None:
-                self.simulate(candidate)
-            elif memory := self.found(candidate):
-                self.given.add(candidate.sort)
-                yield candidate, time, memory
-
-    def wait(self, candidate: Candidate, least: float, held: Real = 0, time: Real | None = None) -> None:
-        heappush(self.queue, (least, held, next(self.numbers), candidate, time))
-
-    def start(self, candidate: Candidate) -> None:
-        static = candidate.static_bytes()
-        if static > self.limit:
-            self.refuse(candidate, static, at_least=True)
-        else:
-            self.wait(candidate, candidate.least_time())
-
-    def refuse(self, candidate: Candidate, size: Real, at_least: bool) -> None:
-        """It does not fit, but with another cut it may."""
-        more = "at least " if at_least else ""
-        says = f"a device holds {more}{in_bytes(size)}, and may hold {in_bytes(self.limit)}"
-        self.refused.append(Refused(candidate.words, MEMORY, says))
-        other = replace(candidate, cut=())
-        if other not in self.to_cut and self._may_fit(other):
-            self.to_cut.add(other)
-            mesh, microbatches = other.mesh, other.schedule.microbatches
-            least = bound_of_mesh(self.table, mesh.devices, mesh.replicas, microbatches, 1, other.samples)
-            self.wait(other, least * ROUNDING)
-
-    def _may_fit(self, candidate: Candidate) -> bool:
-        """Whether the devices of a pipeline, which have a stage each, can hold the weights and gradients."""
-        single = all(len(held) == 1 for held in candidate.schedule.placement)
-        weights = self.table.fixed[-1] + self.table.gradients[-1]
-        return single and weights <= candidate.mesh.devices * self.limit
-
-    def cut(self, candidate: Candidate) -> None:
-        cut = self.table.fitting_cut(candidate.laid_out, candidate.samples, candidate.recompute)
-        if cut is not None:
-            candidate = replace(candidate, cut=cut)
-            self.wait(candidate, candidate.least_time())
-
-    def simulate(self, candidate: Candidate) -> None:
-        """Unless what it holds at the least is too much already."""
-        held = candidate.least_bytes()
-        if held > self.limit:
-            self.refuse(candidate, held, at_least=True)
+    def start(self, way: Way) -> None:
+        """If what there is of one microbatch beside the weights can be held, on average."""
+        if says := self.problem.unequal(way):
+            self.refused.append(Refused(str(way), SIZE, says))
             return
-        time = candidate.simulated().step
+        order = Order.of(way.schedule)
+        held = self.problem.least_held(way, order.copies)
+        if held > self.limit:
+            self.refuse(way, held)
+        else:
+            self.queue.append(Waiting(least_time(self.problem, way, order), next(self.numbers), way))
+
+    def __iter__(self) -> Iterator[tuple[Way, Priced, float]]:
+        """(a way, its price with a cut that fits, what no cut takes less than), fastest first.
+
+        Of ways of one sort, only the best is given.
+        """
+        while self.queue:
+            each = heappop(self.queue)
+            if each.way.sort in self.given:
+                continue
+            if each.timed and each.cuts is not None:
+                priced = self.problem.priced(each.way, each.cuts.cuts[each.at])
+                if not priced.fits:
+                    self.refuse(each.way, priced.peak, least="")
+                else:
+                    self.given.add(each.way.sort)
+                    known = self.known.get(each.way, each.cuts)
+                    yield each.way, priced, priced.time if known.proven else known.least
+            elif each.cuts is not None:
+                self.price(each)
+            elif self.even or each.searched or all_are_few(self.problem, each.way):
+                self.cut(each)
+            elif not each.paced and (short := shorter(each.way)):
+                self.pace(each, short)
+            else:
+                self.price_even(each)
+
+    def wait(self, each: Waiting, least: float, **known: Any) -> None:
+        known = {"cuts": each.cuts, "at": each.at} | known
+        heappush(self.queue, Waiting(max(least, each.least), next(self.numbers), each.way, **known))
+
+    def cut(self, each: Waiting) -> None:
+        cuts = cuts_of(self.problem, each.way, each.least, self.even)
+        self.known[each.way] = cuts
+        if cuts.cuts:
+            self.wait(each, cuts.times[0], cuts=cuts)
+        else:
+            self.refused.append(Refused(str(each.way), MEMORY, "no cut fits"))
+
+    def pace(self, each: Waiting, short: Sequence[Way]) -> None:
+        """A long step is looked at as two shorter ones first, whose program many ways share."""
+        cut = self.problem.even_cut(each.way)
+        held = least_bytes(self.problem, short[-1], cut)
+        if held.mean() > self.limit:
+            self.refuse(each.way, held.max())
+            return
+        priced = [self.problem.priced(way, cut) for way in short]
+        times = [(way.schedule.microbatches, one.time) for way, one in zip(short, priced, strict=True)]
+        time = longer(each.way.schedule.microbatches, times)
+        self.wait(each, PACE * time * balanced(priced[-1].timeline), paced=True)
+
+    def price_even(self, each: Waiting) -> None:
+        """Where cuts are too many to try all, another is looked for only if it could still be a row.
+
+        It is taken to be no faster than if all devices had as much to do as they have on average.
+        """
+        cuts = Cuts([self.problem.even_cut(each.way)], [each.least], each.least)
+        held = least_bytes(self.problem, each.way, cuts.cuts[0])
+        if held.mean() > self.limit:
+            self.refuse(each.way, held.max())
+            return
+        priced = self.problem.priced(each.way, cuts.cuts[0])
         self.simulated += 1
-        self.wait(candidate, float(time), held, time)
+        if held.max() <= self.limit:
+            self.wait(each, priced.time, cuts=cuts, timed=True)
+        self.wait(each, priced.time * balanced(priced.timeline), searched=True)
 
-    def found(self, candidate: Candidate) -> Memory | None:
-        """What it holds, predicted exactly; None if that does not fit."""
-        peak, memory = candidate.predicted()
-        if peak > self.limit:
-            self.refuse(candidate, peak, at_least=False)
-            return None
-        return memory
+    def price(self, each: Waiting) -> None:
+        """Unless what it holds at the least is too much already; and let the next cut wait."""
+        cuts, at = each.cuts, each.at
+        assert cuts is not None
+        if at + 1 < len(cuts.cuts):
+            self.wait(each, cuts.times[at + 1], at=at + 1)
+        held = least_bytes(self.problem, each.way, cuts.cuts[at]).max()
+        if held > self.limit:
+            self.refuse(each.way, held)
+            return
+        priced = self.problem.priced(each.way, cuts.cuts[at])
+        self.simulated += 1
+        self.wait(each, priced.time, timed=True)
+
+    def refuse(self, way: Way, size: float, least: str = "at least ") -> None:
+        says = f"a device holds {least}{in_bytes(int(size))}, and may hold {in_bytes(self.limit)}"
+        self.refused.append(Refused(str(way), MEMORY, says))
 
 
-def smallest(looked_at: Iterable[Candidate]) -> tuple[int, Candidate]:
-    """(bytes, the plan whose fullest device holds the fewest of them): bounds first, as in the search."""
-    queue = [(each.static_bytes(), number, 0, each) for number, each in enumerate(looked_at)]
+def smallest(problem: Problem, ways: Sequence[Way]) -> tuple[Way, int]:
+    """(the way whose fullest device holds least with its even cut, these bytes): bounds first."""
+    queue = [(problem.least_held(way, Order.of(way.schedule).copies), i, 0) for i, way in enumerate(ways)]
     heapify(queue)
     while True:
-        size, number, known, each = heappop(queue)
+        size, i, known = heappop(queue)
         if known == 2:
-            return int(size), each
-        size = each.least_bytes() if known == 0 else each.predicted()[0]
-        heappush(queue, (size, number, known + 1, each))
+            return ways[i], int(size)
+        way, cut = ways[i], problem.even_cut(ways[i])
+        size = least_bytes(problem, way, cut).max() if known == 0 else problem.priced(way, cut).peak
+        heappush(queue, (float(size), i, known + 1))
 
 
-def fewest_devices(table: LayerTable) -> int | None:
-    """The shortest pipeline that fits if it recomputes and each microbatch is one sample; None if none does.
-
-    It is that of 1F1B, cut so that the slowest stage is as fast as can be.
-    """
-    limit = table.cluster.memory
-    for devices in range(1, table.count + 1):
-        schedule = OneFOneB(devices, table.profile.samples)
-        each = Candidate(table, schedule, Mesh(devices, 1), table.cut(devices, "early", True), True)
-        bounds = each.static_bytes, each.least_bytes, lambda each=each: each.predicted()[0]
-        if all(size() <= limit for size in bounds):
-            return devices
-    return None
+def balanced(timeline: Timeline) -> float:
+    """What the devices have to do on average, as a share of what the busiest of them has."""
+    program = timeline.schedule.program
+    busy = np.add.reduceat(timeline.end - timeline.start, program.rows[:-1]).astype(float)
+    return float(busy.mean() / busy.max())

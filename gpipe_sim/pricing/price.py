@@ -265,8 +265,11 @@ class Priced:
         for k, on in enumerate(program.placement):
             for stage in sorted(on, key=lambda stage: ready[stage]):
                 free[k] = max(free[k], ready[stage]) + self._sharing.after(stage)
-        for stages, weights in layout.tied:
-            both = [next(k for k, on in enumerate(program.placement) if stage in on) for stage in stages]
+        devices = range(len(free))
+        held_by = [[k for k in devices if s in program.placement[k]] for s in range(program.stages)]
+        pairs = [(on, weights) for on, weights in zip(held_by, layout.weights, strict=True) if len(on) == 2]
+        pairs += [([held_by[stage][0] for stage in stages], weights) for stages, weights in layout.tied]
+        for both, weights in pairs:
             summed = max(free[k] for k in both) + self._sharing.tied(both, weights)
             free[both[0]] = free[both[1]] = summed
         ends = []

@@ -44,6 +44,8 @@ class Sharing:
     def before(self, timeline: Timeline) -> float:
         """By how much a step starts later, since a device's first forward waits for weights."""
         found = [0.0]
+        if self.layout.zero < 3:
+            return 0.0
         for spans in timeline.rows:
             if spans:
                 sizes = self._sizes(spans[0].action.parts[0].stage)

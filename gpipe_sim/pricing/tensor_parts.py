@@ -59,10 +59,17 @@ def _part(layer: Layer, tensor: int, place: int) -> Part:
 
 def _by_tokens(layer: Layer, name: str, axis: int, tensor: int) -> Layer:
     """The layer with a part of the tokens; a vocabulary is padded, so that it can be dealt out."""
-    part, full = copy(layer), len(layer.parameters[name]) if axis == 0 else layer.parameters[name].shape[1]
+    part = copy(layer)
+    full = layer.parameters[name].shape[axis]
+
+    def dealt(key: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        at = axis if key == name else 0
+        if shape[at] != full:
+            return shape
+        return (*shape[:at], -(-full // tensor), *shape[at + 1 :])
+
     part.parameters = {
-        key: MetaArray(tuple(-(-n // tensor) if n == full else n for n in array.shape), array.dtype)
-        for key, array in layer.parameters.items()
+        key: MetaArray(dealt(key, array.shape), array.dtype) for key, array in layer.parameters.items()
     }
     return part
 
