@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from figures._page import claim, page
 from figures.measured import RESULTS
-from gpipe_sim.drawing.palette import CURVES, INK
+from gpipe_sim.drawing.palette import CURVES, INK, REFERENCE
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
 
 NOTHING = "nothing"
@@ -26,7 +26,7 @@ WORDS = {
     "rest": "the rest",
     "memory's bytes": "bytes of memory",
 }
-WAYS = {"one factor": CURVES[0], "with shapes": "#b9b9b9"}
+WAYS = {"one factor": CURVES[0], "with shapes": REFERENCE}
 
 
 def data() -> dict:
@@ -49,6 +49,7 @@ def draw(data: dict) -> Figure:
     ax.set_yticks(places, [WORDS[name] for name in names], fontsize=LABEL_SIZE)
     ax.invert_yaxis()
     ax.set_xticks([])
+    ax.margins(x=0.08)
     finish(ax)
     ax.legend(loc="lower right", fontsize=LABEL_SIZE, frameon=False)
     worst, error = others[0], data[others[0]]["with shapes"]

@@ -12,23 +12,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures._page import claim, page
-from gpipe_sim.drawing.palette import FAINT, INK, PAPER
+from gpipe_sim.core import Kind
+from gpipe_sim.core.memory import STATE
+from gpipe_sim.drawing.palette import COLLECTIVE, CURVES, FAINT, INK, KINDS, LANE, MEMORY, PAPER
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "measured.json"
 WAYS = {"by hand": "Numbers set by hand", "with shapes": "Fitted to other rows, with shapes"}
 #: What most of a step is, beside the work: colour and marker.
 LOOKS = {
-    "tensor": ("#D55E00", "^", "tensor sums"),
-    "host": ("#009E73", "s", "starting kernels"),
-    "head": ("#CC79A7", "D", "head"),
-    "bubble": ("#868686", "o", "bubble"),
-    "gradients": ("#0072B2", "v", "gradients"),
-    "messages": ("#E69F00", "P", "messages"),
-    "optimizer": ("#583b91", "X", "optimizer"),
-    "rest": ("#222222", "*", "the rest"),
+    "tensor": (COLLECTIVE.colour, "^", "tensor sums"),
+    "host": (KINDS[Kind.W].colour, "s", "starting kernels"),
+    "head": (KINDS[Kind.R].colour, "D", "head"),
+    "bubble": (CURVES[3], "o", "bubble"),
+    "gradients": (KINDS[Kind.F].colour, "v", "gradients"),
+    "messages": (KINDS[Kind.B].colour, "P", "messages"),
+    "optimizer": (MEMORY[STATE].colour, "X", "optimizer"),
+    "rest": (INK, "*", "the rest"),
 }
-TENTH, MOST = 0.1, 0.6
+TENTH = 0.1
 
 
 def data() -> dict:
@@ -59,7 +61,7 @@ def draw(data: dict) -> Figure:
 
 
 def _panel(ax: Axes, rows: list) -> None:
-    ax.axhspan(-TENTH, TENTH, color="#f1efeb", lw=0)
+    ax.axhspan(-TENTH, TENTH, color=LANE, alpha=0.6, lw=0)
     ax.axhline(0, color=FAINT, lw=0.8)
     for name, (colour, marker, words) in LOOKS.items():
         points = [(time, error) for time, error, most in rows if most == name]

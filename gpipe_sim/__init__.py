@@ -54,8 +54,8 @@ balance: where to cut a model
     gp. balance_by_cost, balance_by_makespan, balance_by_parameters, balance_by_size, balance_by_time
     gp.balance. colocate, merged
 pricing: what one configuration takes, on a stated cluster
-    gp. Accelerator, Cluster, price
-    gp.pricing. A100, calibrate, H100, measured_rows, Mixed, OneRail, read_rows
+    gp. Accelerator, calibrate, Cluster, price
+    gp.pricing. A100, H100, measured_rows, Mixed, OneRail, read_rows
 planning: which plan, on a stated cluster
     gp. plan, what_if
     gp.planning. costs_from_flops, lower_bound

@@ -70,6 +70,7 @@ from gpipe_sim.memory.shape_inference import profile as profile
 from gpipe_sim.papers import formulas as formulas
 from gpipe_sim.planning.plans import plan as plan
 from gpipe_sim.planning.what_if import what_if as what_if
+from gpipe_sim.pricing.calibrate import calibrate as calibrate
 from gpipe_sim.pricing.cluster import Cluster as Cluster
 from gpipe_sim.pricing.hardware import Accelerator as Accelerator
 from gpipe_sim.pricing.price import price as price

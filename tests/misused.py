@@ -210,6 +210,14 @@ def usual() -> dict:
     }
 
 
+PLANNED = {
+    "model": MLP,
+    "tensor": [1],
+    "replicas": [1],
+    "microbatch": [2],
+    "zero": [1],
+    "optimizer": gp.Adam(),
+}
 #: Where a function means something else by a name.
 OWN: dict[str, dict] = {
     "DualPipe": {"microbatches": 4}, "DualPipeV": {"microbatches": 4}, "Linear": {"inputs": 2, "outputs": 2},
@@ -230,11 +238,15 @@ OWN: dict[str, dict] = {
     "device_programs": {"source": [list(row) for row in gp.device_programs(SCHEDULE)]},
     "draw": {"memory": None, "weights": None},
     "draw_deadlock": {"schedule": STUCK}, "greedy": {"memory_limit": [2, 2], "profile": None},
-    "lower_bound": {"replicas": [1], "microbatches": [2]},
+    "lower_bound": PLANNED,
     "costs_from_flops": {"device": gp.Accelerator(1e12)},
     "merged": {"costs": gp.Costs([1, 2, 3], 1, 1), "balance": [1, 2]}, "on": {"device": 0},
     "over_time": {"categories": ()}, "parse": {"text": "0F0 0B0", "placement": [[0]], "microbatches": 1},
-    "peak": {"categories": ()}, "plan": {"schedules": [gp.GPipe], "replicas": [1], "microbatches": [2]},
+    "peak": {"categories": ()},
+    "plan": PLANNED | {
+        "schedules": [gp.GPipe], "stages_per_device": [2], "recompute": ["none"],
+        "sequence_parallel": [False], "gradient_bytes": 4, "cut": "best",
+    },
     "plot_bare": {"ax": plt.figure().gca()}, "plot_bubble_curves": {"measured": {2: {2: 0.1}}},
     "plot_efficiency": {"measured": {2: {2: 0.1}}}, "plot_losses": {"losses": {"a": [1.0]}},
     "plot_timeline": {"memory": None, "weights": None}, "remat": {"stages": [0]},
@@ -511,11 +523,15 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.what_if(TIMELINE, limit=-1), "limit, for each device, to be finite and >= 0 (got -1)"),
         (lambda: gp.what_if(gp.Costs([1, 2, 3], 1, 1), SCHEDULE), "Costs lists forward for 3 stages, but"),
         (lambda: plan(batch=(X[:0], Y[:0])), "plan needs a batch with at least one sample"),
-        (lambda: plan(recompute=[]), "plan needs at least one schedule, and recompute to list"),
+        (lambda: plan(recompute=[]), "plan needs recompute to list at least one, such as"),
+        (lambda: plan(cut="any"), "plan needs cut"),
+        (lambda: plan(tensor=[3]), "plan needs tensor that divide the cluster's 2 devices (got 3)"),
+        (lambda: plan(zero=[4]), "plan needs each of zero from 0 to 3 (got 4)"),
+        (lambda: gp.plan(gp.Costs(), CLUSTER, 8), "plan needs costs that list one for each layer"),
         (lambda: plan(schedules=[gp.PipeDream]), "compute the same gradients, and PipeDream uses older weig"),
         (lambda: plan(replicas=[3]), "replicas that divide the cluster's 2 devices (got 3)"),
         (lambda: plan(replicas=[]), "plan needs replicas to list at least one (got [])"),
-        (lambda: plan(replicas=[2], microbatches=[16]), "16 samples are not 2 x 16 equal microbatches"),
+        (lambda: plan(replicas=[2], microbatch=[16]), "16 samples are not 2 x equal microbatches of 16"),
         (lambda: gp.all_reduce(COPIES, [4, 4, 4], links=SLOW), "size for each of 2 stages, or one number (g"),
         (lambda: gp.all_reduce(COPIES, 4, links={(0, 1): SLOW}), "there is no link from device 1 to"),
         (lambda: gp.all_reduce(COPIES, HUGE, links=gp.Link(1, 1e-300)), "longer than the largest float"),

@@ -8,14 +8,13 @@ import pytest
 
 import gpipe_sim as gp
 from benchmarks.h100_steps import FITTED, fitted, fp8_steps
+from benchmarks.measured import BY_HAND, predicted_by_cluster
 from gpipe_sim.pricing.calibrate import calibrate
 from gpipe_sim.pricing.price import Priced
 from gpipe_sim.pricing.rows import measured_rows, on
 
 scipy = pytest.importorskip("scipy")
 
-LINKS = gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=20e9))
-BY_HAND = gp.Cluster(8, gp.pricing.A100, memory=80e9, links=LINKS)
 FEW = random.Random(1).sample(measured_rows("one-node"), 40)
 
 
@@ -63,6 +62,21 @@ def test_too_few_rows_rows_without_a_time_and_rows_that_contradict_are_refused()
         calibrate(BY_HAND, [*FEW, replace(FEW[0], time=2 * FEW[0].time)])
 
 
+def test_an_accelerator_alone_is_fitted_to_rows_of_one_device_and_unequal_ones_are_refused():
+    start = replace(gp.pricing.A100, call=0, step=0, microbatch=0, exposed=0)
+    truth = replace(start, flops=230e12, launch=4e-5)
+    layouts = [replace(row.layout, replicas=1) for row in FEW if row.layout.tensor == 1]
+    one = [each for each in layouts if each.schedule.devices == 1]
+    cluster = gp.Cluster(1, truth, memory=80e9)
+    rows = [replace(FEW[0], layout=each, devices=1, time=Priced(each, cluster).time) for each in one]
+    rows = [replace(row, given={"row": str(i)}) for i, row in enumerate(rows)]
+    found = gp.calibrate(start, rows)
+    assert found.cluster.accelerator.flops == pytest.approx(230e12, rel=0.05) and found.fitted.mean < 0.01
+    group = gp.Cluster(4, gp.pricing.A100, memory=80e9)
+    with pytest.raises(ValueError, match="a cluster for each group"):
+        gp.calibrate(gp.pricing.Mixed(group, group), FEW)
+
+
 def test_nvidias_rows_of_another_card_come_out_from_two_of_them():
     """Llamas within 6%; GPT-3 is up to 16% too slow, and rows with context parallelism are not predicted."""
     steps = list(fp8_steps())
@@ -75,3 +89,8 @@ def test_nvidias_rows_of_another_card_come_out_from_two_of_them():
             most = 0.003 if i in FITTED else 0.06 if "llama" in step.name else 0.16
             assert abs(step.error(*two)) < most, step.name
     assert len(steps) == 12 and two[0].card == "H100"
+
+
+def test_rows_of_many_nodes_do_not_change_what_is_said_of_one_node():
+    both = predicted_by_cluster([*FEW, *measured_rows("many-nodes")[:4]], FEW[:3])
+    assert both == [from_few().price(row).time for row in FEW[:3]]

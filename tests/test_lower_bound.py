@@ -60,7 +60,7 @@ def test_no_order_of_two_devices_is_faster(kinds, sizes):
             given = {"tensor": [1], "replicas": [1], "microbatch": [4 // microbatches]}
             bound = lower_bound(layers, where, batch, **given)
             best = fastest(kinds, problem, microbatches)
-            assert 0.5 * best < bound <= best * (1 + 1e-12)
+            assert 0.3 * best < bound <= best * (1 + 1e-12)
 
 
 def test_it_is_reached_where_nothing_is_in_the_way():
@@ -111,7 +111,9 @@ def test_it_counts_what_tensor_parallelism_costs():
 
 def test_it_leaves_out_what_cannot_hold_the_weights():
     """One device of four cannot, all four can: copies side by side do not count then."""
-    roomy, tight = (lower_bound(model(), cluster(4, memory), tokens()) for memory in (1e9, 80_000))
+    roomy, tight = (
+        lower_bound(model(), cluster(4, memory, gp.Link()), tokens(), tensor=[1]) for memory in (1e9, 80_000)
+    )
     assert roomy < tight
     with pytest.raises(
         ValueError, match="lower_bound finds no way to deal out 8 samples and 8 layers to 4 d"

@@ -104,6 +104,33 @@ def test_a_ring_leaves_its_nodes_over_the_share_that_it_has():
     assert Group(1, 4).ring(LINKS, 1e9) == 0
 
 
+@pytest.mark.parametrize("devices", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_a_group_leaves_its_nodes_where_one_of_its_kind_does(devices, stride, blocks):
+    """Counted device by device."""
+    groups = [
+        [block * devices * stride + first + stride * i for i in range(devices)]
+        for block in range(blocks)
+        for first in range(stride)
+    ]
+    leaves = any(len({device // 8 for device in group}) > 1 for group in groups)
+    assert Group(devices, stride, blocks).leaves(8) >= leaves
+    if 8 % (devices * stride) == 0 or devices * stride * blocks <= 8:
+        assert Group(devices, stride, blocks).leaves(8) == leaves
+
+
+def test_tensor_parallelism_over_slow_links_is_said_and_a_node_that_is_faster_outside_than_inside_warned_of():
+    words = str(gp.price(model(12), cluster(16), tokens(), tensor=8, pipeline=2))
+    assert "leaves its nodes" not in words
+    small = gp.Nodes(4, inside=LINKS.inside, between=LINKS.between)
+    assert "leaves its nodes" in str(
+        gp.price(model(12), cluster(16, links=small), tokens(), tensor=8, pipeline=2)
+    )
+    with pytest.warns(UserWarning, match="in bits, or that of a whole node"):
+        cluster(16, links=gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=800e9)))
+
+
 def test_recomputing_a_block_runs_its_forward_again_and_zero_shares_the_update():
     how = {"pipeline": 2, "microbatch": 2}
     plain, full = (gp.price(model(), cluster(2), tokens(), recompute=r, **how) for r in ("none", "full"))

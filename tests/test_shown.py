@@ -60,7 +60,7 @@ def test_texts_are_rounded(third):
             assert not LONG.search(plain), f"{name}: {text[:400]}"
 
 
-REST = ", launch=0, exposed=0, call=0, vocabulary=None, microbatch=0, step=0, card=''"
+REST = ", launch=0, exposed=0, call=0, linear=None, vocabulary=None, microbatch=0, step=0, card=''"
 
 
 def test_floats_in_a_repr_are_rounded_and_fractions_are_as_they_are():

@@ -9,6 +9,7 @@ the best one is proven to be the best. Otherwise layers are moved about for as l
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def _few(bounds: StageBounds, limit: Real) -> bool:
     return bounds.count(limit) <= min(CUTS, TIMED // bounds.program.size)
 
 
-def moved(timed: ManyCuts, cut: Column, most: int = TIMED) -> Column:
+def moved(timed: Any, cut: Column, most: int = TIMED) -> Column:
     """Move layers from one stage to another, and those in between along, as long as that helps.
 
     Not more than so many actions are timed in all cuts together.
@@ -120,7 +121,7 @@ def _neighbours(ends: Column) -> Column:
     inner = np.arange(len(ends) - 2)
     first, last = (each[:, None] for each in np.triu_indices(len(inner)))
     between = (inner >= first) & (inner <= last)
-    moves = (between[:, None] * np.array(STEPS)[:, None]).reshape(-1, len(inner))
+    moves = np.concatenate([between * step for step in STEPS]) if len(inner) else np.zeros((0, 0), int)
     found = np.repeat(ends[None], 1 + len(moves), axis=0)
     found[1:, 1:-1] += moves
     return found[(np.diff(found, axis=1) > 0).all(axis=1)]

@@ -1,7 +1,6 @@
-"""Lesson 17: data parallelism, pipelines, and both."""
+"""Lesson 17: data parallelism, pipelines, and both; and what copies can share out."""
 
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Callable
 
 import numpy as np
 
@@ -9,24 +8,13 @@ from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.answers import Links
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import result_of
-from gpipe_sim.course.reply import Reply, almost, correct, is_whole, keep_working, listed
-from gpipe_sim.errors import Real
-from gpipe_sim.replicas.replicate import shares as best_shares
+from gpipe_sim.course.reply import Reply, almost, correct, is_array, keep_working, listed, shown
 
 #: Devices, and numbers in the vector of each: pieces that are equal, that are not, and some that are empty.
 HIDDEN_RINGS = ((4, 12), (2, 5), (3, 10), (6, 25), (5, 3), (1, 4))
 TAG = 8.0  #: to its power k is what device k has, in a run that tells who has been added, and how often
-#: Samples, and the speed of each device: alike, one that is fast, one too slow for any, fractions, one alone.
-HIDDEN_SPEEDS = (
-    (10, (1, 1, 1, 1)),
-    (12, (2, 1, 1)),
-    (10, (2, 1, 1)),
-    (5, (10, 1)),
-    (7, (5, 2, 2)),
-    (64, (1, Fraction(1, 2), 1, Fraction(2, 3))),
-    (9, (1, 3, 2)),
-    (3, (4,)),
-)
+#: The same for weights that are shared out: a single device has nobody to share with.
+HIDDEN_UPDATES = HIDDEN_RINGS[:4]
 
 
 class CountedLinks(Links):
@@ -92,11 +80,11 @@ def ring_sum(answer: Callable) -> Reply:
 
 
 def _run(
-    answer: Callable, vectors: list[np.ndarray], where: str, adding: float = 0
+    answer: Callable, vectors: list[np.ndarray], where: str, *more: object, adding: float = 0
 ) -> tuple[list, CountedLinks]:
     """What each device has at the end, as vectors, and the links; or raise what is wrong with its form."""
     links, own = CountedLinks(adding), [vector.copy() for vector in vectors]
-    got = result_of(answer, own, links, where=where, copies=False, plain=False)
+    got = result_of(answer, own, links, *more, where=where, copies=False, plain=False)
     links.overwritten = [k for k, vector in enumerate(vectors) if not np.array_equal(own[k], vector)]
     n, length = len(vectors), len(vectors[0])
     if isinstance(got, np.ndarray) and got.shape == (n, length):
@@ -252,48 +240,68 @@ def _unequal(got: list[np.ndarray], where: str) -> str:
     return ""
 
 
-@exercise("write shares in this cell, and run it again")
-def shares(answer: Callable | None) -> Reply:
-    """Check ``answer(samples, speeds)``: each device's samples, so that the last is done soonest."""
-    for samples, speeds in HIDDEN_SPEEDS:
-        where = f"for {samples} samples and speeds {listed(speeds)}"
-        got = result_of(answer, samples, list(speeds), where=where, whole=("", "speeds"))
-        if not isinstance(got, list | tuple | np.ndarray) or len(got) != len(speeds):
-            return keep_working(
-                f"{where} it gives {got!r}. How many samples does each device get, as a list?"
-            )
-        if question := _no_shares(list(got), samples):
-            return keep_working(f"{where} it gives {listed(got)}. {question}")
-        _too_long(where, list(map(int, got)), samples, speeds)
-    return correct(f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
+class Owners:
+    """The rule by which devices update weights, of which each is its own number; it notes who updates them.
+
+    ``whole`` are the sums of all gradients.
+    """
+
+    def __init__(self, whole: np.ndarray):
+        self.whole = whole
+        self.done: dict[object, int] = {}  # by device: how many weights it has updated
+
+    def __call__(self, k: object, piece: object, total: object) -> np.ndarray:
+        if not is_array(piece) or not is_array(total) or np.shape(piece) != np.shape(total):
+            says = f"device {k} updates {shown(piece)} with {shown(total)}"
+            raise keep_working(f"{says}. Which piece of the weights does that sum belong to?")
+        wrong = total != self.whole[piece.astype(int) % len(self.whole)]
+        if np.isin(total, self.whole)[wrong].any():
+            says = f"device {k} updates weight {piece[wrong][0]:g} with the gradient of another one"
+            raise keep_working(f"{says}. Which piece has it the whole sum of?")
+        if wrong.any():
+            says = f"device {k} updates with a gradient that is not the sum of all"
+            raise keep_working(f"{says}. After which round has a piece met all devices?")
+        self.done[k] = self.done.get(k, 0) + piece.size
+        return updated(piece, total)
 
 
-def _no_shares(got: list, samples: int) -> str:
-    if not all(map(is_whole, got)):
-        return "Who works on a part of a sample?"
-    if min(got) < 0:
-        return "What is a share below 0?"
-    if sum(got) != samples:
-        return (
-            f"These are {sum(got)} samples. What becomes of {'the rest' if sum(got) < samples else 'that'}?"
-        )
+def updated(weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Weights of 2 bytes after a step."""
+    return (weights - gradient / 64).astype(np.float16)
+
+
+@exercise("write zero_1 in this cell, and run it again")
+def zero_1(answer: Callable) -> Reply:
+    """Check ``answer(gradients, links, weights, update)``: each device updates a piece, and all get all."""
+    for n, length in HIDDEN_UPDATES:
+        where = f"with {n} devices and {length} weights"
+        weights = np.arange(length, dtype=np.float16)
+        gradients = list(np.random.default_rng(n).integers(-999, 999, (n, length)).astype(np.float32))
+        owners = Owners(total := np.sum(gradients, axis=0))
+        got, links = _run(answer, gradients, where, [weights.copy() for _ in gradients], owners)
+        if question := _old_or_wrong(got, weights, total):
+            return keep_working(f"{where}, {question}")
+        if sum(owners.done.values()) > length:
+            k = max(owners.done, key=lambda k: owners.done[k])
+            says = f"{where} the weights are right, but device {k} updates {owners.done[k]} of them"
+            return almost(f"{says}. Which of these does another device update too?")
+        due, sent = 6 * (n - 1) * length, sum(map(links.of, range(n)))
+        if sent != due or {*owners.done} != {*range(n)}:
+            says = f"{where} the weights are right, but all together send {sent} bytes"
+            asks = "In which half does what go around, and how many bytes has a number of it?"
+            return (almost if sent > due else keep_working)(f"{says}, and two halves of a ring {due}. {asks}")
+    return correct(f"new weights on every device, at {len(HIDDEN_UPDATES)} sizes, each updated by one")
+
+
+def _old_or_wrong(got: list[np.ndarray], weights: np.ndarray, total: np.ndarray) -> str:
+    """Whose weights are not the new ones, and a question."""
+    new = updated(weights, total)
+    for k, each in enumerate(got):
+        for at in np.flatnonzero(each != new).tolist():
+            says = f"number {at} of device {k} is "
+            if each[at] == weights[at]:
+                return f"{says}the weight that it was. How does a device get what others have updated?"
+            if each[at] == total[at]:
+                return f"{says}a sum of gradients. What goes around in the second half?"
+            return f"{says}{each[at]:g}, and the new weight is {new[at]:g}. In which round should it come?"
     return ""
-
-
-def _too_long(where: str, got: list[int], samples: int, speeds: Sequence[Real]) -> None:
-    best = best_shares(samples, speeds)
-    takes = [Fraction(count) / Fraction(speed) for count, speed in zip(got, speeds, strict=True)]
-    least = max(Fraction(count) / Fraction(speed) for count, speed in zip(best, speeds, strict=True))
-    if max(takes) == least:
-        return
-    last = takes.index(max(takes))
-    says = f"{where} it gives {listed(got)}. Device {last} takes {written(takes[last])}"
-    says = f"{says} for its {got[last]}, and with other shares all are done after {written(least)}"
-    if max(got) - min(got) <= 1 and len({*speeds}) > 1:
-        raise keep_working(f"{says}. Where do you look at the speeds?")
-    if all(abs(one - other) <= 1 for one, other in zip(got, best, strict=True)):
-        raise almost(f"{says}. After rounding, who should get one more, and who one less?")
-    both = list(zip(got, speeds, strict=True))
-    if any(one < other and fast > slow for one, fast in both for other, slow in both):
-        raise keep_working(f"{says}. Who should get the most?")
-    raise keep_working(f"{says}. How long does each device take for its share?")

@@ -14,7 +14,7 @@ parallelism, the host and recompute cost. ``least_time`` asks it of a mesh on av
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def least_time(problem: Problem, way: Way, order: Order) -> float:
     largest = columns.forward[:-1] + (m // copies) * np.diff(work)
     path = columns.forward[-1] + back[-1] + 2 * (k - 1) * (hop + overhead) / copies
     least = max(heads + all_work + actions + end, heads + chain + actions + tails, largest.max(), path)
-    return (least + problem.constants(m)) * ROUNDING
+    return float(least + problem.constants(m)) * ROUNDING
 
 
 def _hop(problem: Problem, way: Way, columns: Columns) -> float:
@@ -237,11 +237,12 @@ def bound_of_all(
 
 def _any_order(problem: Problem, tensor, replicas, microbatch, zero: int) -> Iterator[tuple[Way, Order]]:
     devices = problem.cluster.devices
+    order: Any = None
     for t, r in meshes(problem, tensor, replicas):
         k = devices // t // r
         for size in sizes(problem.samples, r, microbatch) if k <= problem.count else ():
             m, rest = divmod(problem.samples, r * size)
             for dealt in (False, True)[: 1 + (t > 1)] if not rest else ():
-                way = Way(t, k, r, size, None, "none", dealt, zero)
+                way = Way(t, k, r, size, order, "none", dealt, zero)
                 if problem.static(way)[-1] <= k * problem.cluster.memory:
                     yield from ((way, Order(k, m, copies)) for copies in (1, 2)[: 1 + (k % 2 == 0)])

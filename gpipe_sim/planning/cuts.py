@@ -44,11 +44,12 @@ class StepCuts(ManyCuts):
         split = Order.of(schedule).split
         back = columns.input_grad if split else columns.backward
         weight = columns.weight_grad if split else 0 * back
-        work = (np.diff(each).tolist() for each in (columns.forward, back, weight))
+        forward, back, weight = (np.diff(each).tolist() for each in (columns.forward, back, weight))
         overhead = problem.cluster.accelerator.overhead
-        super().__init__(schedule.program, Costs(*work, overhead=overhead), problem.count)
+        super().__init__(schedule.program, Costs(forward, back, weight, overhead=overhead), problem.count)
         if schedule.devices > 1:
-            nothing = Costs(*([0.0] * schedule.stages for _ in range(3)))
+            zeros = [0.0] * schedule.stages
+            nothing = Costs(zeros, zeros, zeros)
             on = OnLinks(schedule, nothing, problem.links(way), None, columns.message, True)
             (_, busy, late), in_units = on.columns(schedule.program)
             self.delays = in_units(busy + late)[traffic_of(schedule.program).of_need].astype(float)[:, None]
@@ -130,7 +131,7 @@ def cuts_of(problem: Problem, way: Way, least: float, even: bool) -> Cuts:
     stages = way.schedule.stages
     if all_are_few(problem, way):  # never of a long step
         return _sorted(timed, np.array(list(_all(problem.count, stages))), inf, FEW)
-    tables = TableCuts(_fitting(problem, way))
+    tables = TableCuts([*_fitting(problem, way)])
     least = max(least, tables.slowest() * ROUNDING)
     if least == inf:
         return Cuts([], [], inf)

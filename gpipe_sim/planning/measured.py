@@ -33,7 +33,7 @@ PIECE = Piece(Work(), 0, Sums(), 1)
 class Measured(Problem):
     """Layers with these times, of one microbatch; ``microbatches`` are those of a step."""
 
-    def __init__(self, owner: str, costs: Costs, cluster: Cluster, microbatches: int):
+    def __init__(self, owner: str, costs: Costs, cluster: Cluster, microbatches: Any):
         require(owner, cluster, Cluster, "a cluster, such as Cluster(8, Accelerator(140e12), memory=80e9)")
         if not (count := layers_listed(owner, costs)):
             raise ValueError(f"{owner} needs costs that list one for each layer {got(costs)}")
@@ -69,9 +69,10 @@ class Measured(Problem):
 
     def priced(self, way: Way, cut: Cut) -> Priced:
         counts = np.repeat(np.eye(way.schedule.stages, dtype=int), cut, axis=1)
+        none: Any = None  # there is no model to read
         layout = Layout(
-            (), (), None, laid_out(way.schedule), 1, way.replicas, 1, cut, "none", False, way.zero, 4,
-            "microbatch", None, (PIECE,) * self.count, counts, 0,
+            (), none, none, laid_out(way.schedule), 1, way.replicas, 1, cut, "none", False, way.zero, 4,
+            "microbatch", none, (PIECE,) * self.count, counts, 0,
         )  # fmt: skip
         return MeasuredPriced(layout, self.cluster, times=self.times, comm=self.costs.comm)
 

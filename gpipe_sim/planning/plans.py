@@ -27,26 +27,28 @@ from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.layout import recomputed
 from gpipe_sim.pricing.price import Priced
 
-Counts = Sequence[int]
-Families = Sequence[type[Schedule]]
+Model = Sequence[Layer] | Costs
+Wanted = Sequence[int] | None  #: numbers to try; None is every one that divides
+Names = Sequence[str]
+Flags = Sequence[bool]
 MORE = (2, 4, 8, 16, 32, 64)  #: times as many devices, that are tried where nothing fits
 
 
 def plan(
-    model: "Sequence[Layer] | Costs",
+    model: "Model",
     cluster: Cluster,
-    batch: "Batch | int",
+    batch: "Batch",
     loss: "Loss | None" = None,
     optimizer: "Optimizer | None" = None,
     *,
-    schedules: "Families | None" = None,
-    tensor: "Counts | None" = None,
-    replicas: "Counts | None" = None,
-    microbatch: "Counts | None" = None,
-    stages_per_device: "Counts | None" = None,
-    recompute: "Sequence[str]" = ("none", "selective", "full"),
-    sequence_parallel: "Sequence[bool]" = (False, True),
-    zero: "Counts" = (0, 1),
+    schedules: "Sequence[type[Schedule]] | None" = None,
+    tensor: "Wanted" = None,
+    replicas: "Wanted" = None,
+    microbatch: "Wanted" = None,
+    stages_per_device: "Wanted" = None,
+    recompute: "Names" = ("none", "selective", "full"),
+    sequence_parallel: "Flags" = (False, True),
+    zero: "Wanted" = (0, 1),
     gradient_bytes: int = 4,
     cut: str = "best",
     rows: int | None = 10,
@@ -58,7 +60,11 @@ def plan(
     >>> cluster, tokens = gp.Cluster(8, gpu, memory=16e9, links=links), gp.MetaArray((256, 512), "i8")
     >>> families = [gp.OneFOneB, gp.Interleaved1F1B]
     >>> print(gp.plan(gp.bert_large(), cluster, (tokens, tokens), schedules=families, rows=3))
-    ...
+    tensor x pipeline x replicas  schedule                       recompute       time ...
+    1 x 1 x 8                     Interleaved 1F1B V=24, 4 of 8  none, ZeRO 1   0.373 ...
+    1 x 2 x 4                     Interleaved 1F1B V=6, 8 of 8   none, ZeRO 1  0.3821 ...
+    1 x 1 x 8                     1F1B, 4 of 8                   none, ZeRO 1  0.3843 ...
+    1,968 plans, 39 simulated, ...
 
     It searches everything that ``price`` asks for, and each row is one ``price``, with its time and bytes:
 

@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import Real, listed, require, require_batch
 from gpipe_sim.families.zero_bubble import ZBH1
 from gpipe_sim.links.links import Link, Nodes
-from gpipe_sim.memory.profile import Array, Size
+from gpipe_sim.memory.profile import Size
 from gpipe_sim.planning.space import OWNER, SEVERAL, Way, block_of, divisors
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.groups import Group, stage_links
@@ -96,6 +97,8 @@ class Problem:
         self.layers = listed(owner, "a list of layers, such as mlp([64, 10])", model)
         if not self.layers:
             raise ValueError(f"{owner} needs at least one layer (got [])")
+        for layer in self.layers:
+            require(owner, layer, Layer, "a model to be a list of layers, such as mlp([64, 10])")
         require_batch(batch)
         if not len(batch[0]):
             raise ValueError(f"{owner} needs a batch with at least one sample")
@@ -164,7 +167,7 @@ class Problem:
         return self._columns(way.tensor, way.microbatch, way.recompute, way.sequence_parallel)
 
     def _read(self, tensor: int, microbatch: int, recompute: str, dealt: bool) -> Columns:
-        batch = tuple(MetaArray((microbatch, *each.shape[1:]), each.dtype) for each in self.batch)
+        batch: Any = tuple(MetaArray((microbatch, *each.shape[1:]), each.dtype) for each in self.batch)
         n = self.count
         layout = read_layout(
             self.layers, tensor * n, batch, self.loss, tensor=tensor, pipeline=n, microbatch=microbatch,
@@ -275,7 +278,7 @@ def _kept(found: Outlined, microbatch: int) -> tuple[Column, Column, Column]:
     return running(kept), running(pending), np.array(entry, float)
 
 
-def _bytes(arrays: Iterable[Array], microbatch: int) -> int:
+def _bytes(arrays: Iterable[Any], microbatch: int) -> int:
     return sum(array.of(microbatch) for array in arrays if isinstance(array, Size))
 
 

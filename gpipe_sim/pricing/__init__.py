@@ -7,12 +7,11 @@ and the work that layers state.
 """
 
 from gpipe_sim import signatures
-from gpipe_sim.pricing.calibrate import calibrate
 from gpipe_sim.pricing.cluster import OneRail
 from gpipe_sim.pricing.hardware import A100, H100
 from gpipe_sim.pricing.mixed import Mixed
 from gpipe_sim.pricing.rows import measured_rows, read_rows
 
-__all__ = ["A100", "H100", "Mixed", "OneRail", "calibrate", "measured_rows", "read_rows"]
+__all__ = ["A100", "H100", "Mixed", "OneRail", "measured_rows", "read_rows"]
 
 signatures.readable(__name__)

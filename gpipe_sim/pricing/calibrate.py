@@ -7,8 +7,9 @@ shape of block, the factor that its rows need; the less they agree, the nearer t
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import exp, inf, log
 from statistics import mean, median, variance
 from typing import Any
@@ -20,6 +21,7 @@ from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.hardware import SHEET, Accelerator
 from gpipe_sim.pricing.layout import Shape
+from gpipe_sim.pricing.mixed import Mixed
 from gpipe_sim.pricing.price import Priced
 from gpipe_sim.pricing.rows import Row, on
 
@@ -32,6 +34,7 @@ WELL = 0.02  #: an error from which on a row counts ever less: Cauchy's loss
 FAR = 0.2  #: in logarithms: a number so far from what was stated counts as a row that is off by WELL
 PER_NUMBER = 3  #: rows for each number that is fitted
 FOLDS = 4
+ENOUGH = 1e-5  #: a share by which the loss gets less, at which a fit ends
 MOST_DOUBT = 10.0  #: rows
 CONTRADICT = 0.2  #: share by which rows of one configuration may differ
 
@@ -67,9 +70,14 @@ class Calibration:
     cluster: Cluster
     factors: Mapping[Shape, float]
     fitted: Errors
-    left_out: Errors | None
     at_bounds: tuple[str, ...]
     wanted: tuple[str, ...]
+    without: Callable[[], Errors | None]
+
+    @cached_property
+    def left_out(self) -> Errors | None:
+        """Fits four times, when it is asked for first; None if there are too few rows."""
+        return self.without()
 
     def price(self, row: Row) -> Priced:
         """A row of a table on this cluster, with what is known of the shape of its blocks."""
@@ -81,21 +89,26 @@ class Calibration:
         return "\n".join([f"fitted: {self.fitted}", left, bounds, *self.wanted])
 
     def __repr__(self) -> str:
-        return f"<Calibration with {len(self.factors)} factors, {self.left_out or self.fitted}>"
+        return f"<Calibration with {len(self.factors)} factors, {self.fitted}>"
 
 
-def calibrate(cluster: Cluster, rows: Sequence[Row], shapes: bool = True) -> Calibration:
+def calibrate(cluster: Cluster | Accelerator, rows: Sequence[Row], shapes: bool = True) -> Calibration:
     """The numbers of a cluster from measured steps, such as ``pricing.read_rows(path)`` gives.
 
     ``cluster`` says what to begin with, and what to fit: every number that it states of its accelerator and
-    links. A number ends within a twentieth and twenty times what it was; the rates of a card that says what
-    its data sheet promises stay below that. With ``shapes`` each shape of block, (samples, places, features,
-    tensor degree), gets a factor, the median of its rows, nearer to 1 the less rows of one shape agree.
+    links; for rows of one device it may be an accelerator. A number ends within a twentieth and twenty times
+    what it was; the rates of a card that says what its data sheet promises stay below that. With ``shapes``
+    each shape of block, (samples, places, features, tensor degree), gets a factor, the median of its rows,
+    nearer to 1 the less rows of one shape agree.
 
     It needs scipy: pip install "gpipe_sim[calibrate]". ValueError for too few rows, rows without a time, or
     rows of one configuration that contradict each other; ImportError without scipy.
     """
+    if isinstance(cluster, Accelerator):
+        cluster = Cluster(1, cluster, memory=inf)
     require(OWNER, cluster, Cluster, "a cluster, such as Cluster(8, pricing.A100, memory=80e9)")
+    if isinstance(cluster, Mixed):
+        raise ValueError(f"{OWNER} fits equal devices: give a cluster for each group of these, with its rows")
     require_flags(OWNER, shapes=shapes)
     rows = listed(OWNER, "rows, as read_rows(path) gives them", rows)
     for row in rows:
@@ -105,11 +118,15 @@ def calibrate(cluster: Cluster, rows: Sequence[Row], shapes: bool = True) -> Cal
     found, bounds = _fit(cluster, rows, names)
     factors = _factors(found, rows) if shapes else {}
     fitted = [_error(found, factors, row) for row in rows]
-    left = list(_left_out(found, rows, names, shapes)) if len(rows) >= FOLDS * len(names) else []
     wanted = tuple(_wanted(rows, names, shapes))
-    return Calibration(
-        found, factors, Errors.of(fitted), Errors.of(left) if left else None, tuple(bounds), wanted
-    )
+    without = partial(_without, found, rows, names, shapes)
+    return Calibration(found, factors, Errors.of(fitted), tuple(bounds), wanted, without)
+
+
+def _without(cluster: Cluster, rows: Sequence[Row], names: Sequence[str], shapes: bool) -> Errors | None:
+    if len(rows) < FOLDS * len(names):
+        return None
+    return Errors.of([*_left_out(cluster, rows, names, shapes)])
 
 
 def _require_rows(rows: Sequence[Row], names: Sequence[str]) -> None:
@@ -169,7 +186,14 @@ def _fit(
         return np.concatenate([rates, WELL / FAR * (logs - start)])
 
     found: Any = least_squares(
-        off, start, bounds=(low, high), loss="cauchy", f_scale=WELL, diff_step=1e-3, max_nfev=tries
+        off,
+        start,
+        bounds=(low, high),
+        loss="cauchy",
+        f_scale=WELL,
+        diff_step=1e-3,
+        max_nfev=tries,
+        ftol=ENOUGH,
     )
     margin = 0.01
     bounds = [

@@ -12,6 +12,7 @@ from gpipe_sim.pricing.hardware import Accelerator, brief, warn_if_lost
 MOST_DEVICES = 65_536
 #: FLOPs for each byte of a link: below and above, one of the two is in another unit.
 LEAST_RATE, MOST_RATE = Fraction(1, 10**6), 10**10
+REAL = 10**12  #: FLOPs: no smaller card is in a node of several
 AT_ONCE = Link()  #: messages take no time
 
 
@@ -44,6 +45,11 @@ class Cluster:
         object.__setattr__(self, "memory", memory)
         flops = self.accelerator.flops
         links = self.links
+        if flops >= REAL and isinstance(links, Nodes) and links.between.bandwidth > links.inside.bandwidth:
+            says = "Cluster has more bandwidth between nodes than inside: is it in bits,"
+            warnings.warn(
+                f'{says} or that of a whole node? Nodes(..., per="node") shares it out', stacklevel=3
+            )
         for link in (links,) if isinstance(links, Link) else (links.inside, links.between):
             warn_if_lost("Cluster", "a latency", link.latency, flops)
             rate = 0 if link.bandwidth == inf else Fraction(flops) / Fraction(link.bandwidth)

@@ -16,10 +16,11 @@ from gpipe_sim.pricing.cluster import OneRail, Placed
 
 
 class Group(NamedTuple):
-    """So many devices that sum arrays, each of them ``stride`` after the one before."""
+    """So many devices that sum arrays, each of them ``stride`` after the one before; so many such blocks."""
 
     devices: int
     stride: int
+    blocks: int = 1
 
     def ring(self, links: Link | Nodes, size: Real) -> float:
         """How long a ring all-reduce of so many bytes takes: a reduce-scatter, and a gather."""
@@ -37,12 +38,17 @@ class Group(NamedTuple):
         if isinstance(links, Link):
             return links
         inside, between, node = links.inside, links.between, links.devices_per_node
-        if self.devices * self.stride <= node:
+        if not self.leaves(node):
             return inside
         rings = min(self.stride, node)  # that leave a node side by side
         alone = isinstance(links, OneRail) and rings > 1
         many = 1 if alone or between.bandwidth == inf else node / rings
         return Link(max(inside.latency, between.latency), min(inside.bandwidth, many * between.bandwidth))
+
+    def leaves(self, node: int) -> bool:
+        """Whether some of the groups are on more than one node of so many devices."""
+        block = self.devices * self.stride
+        return block * self.blocks > node and node % block > 0
 
 
 def stage_links(links: Link | Nodes, stages: int, stride: int, more: Real = 0) -> Link | Nodes:

@@ -77,12 +77,12 @@ class Layout:
     @property
     def tensor_group(self) -> Group:
         """The devices that have a stage of a replica together."""
-        return Group(self.tensor, 1)
+        return Group(self.tensor, 1, self.replicas * self.schedule.devices)
 
     @property
     def replica_group(self) -> Group:
         """Those that have the same part of a stage."""
-        return Group(self.replicas, self.tensor)
+        return Group(self.replicas, self.tensor, self.schedule.devices)
 
     @cached_property
     def weights(self) -> list[int]:

@@ -58,7 +58,7 @@ def price(
     >>> links = gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=20e9))
     >>> cluster = gp.Cluster(96, gp.pricing.A100, memory=80e9, links=links)
     >>> gp.price(gp.gpt3_175b(), cluster, (tokens, tokens), tensor=8, pipeline=12, recompute="full")
-    <Priced: 98.08 in all, of that bubble 1.989>
+    <Priced: 98.03 in all, of that bubble 1.989>
 
     All devices are used: ``tensor`` x ``pipeline`` x ``replicas``, numbered in this order from the inside, as
     in Megatron-LM. ``microbatch`` are the samples of one; ``cut`` the layers of each stage: blocks are dealt
@@ -71,7 +71,7 @@ def price(
 
     How a layer's time is found says ``Accelerator``; messages take the cluster's links, stage by stage; then
     the gradients of a stage are summed over its replicas in a ring, and its weights are updated.
-    ``loss`` is cross_entropy and ``schedule`` OneFOneB unless given. ``gp.pricing.calibrate`` fits the
+    ``loss`` is cross_entropy and ``schedule`` OneFOneB unless given. ``gp.calibrate`` fits the
     cluster's numbers to measured steps.
 
     ValueError for degrees that do not divide heads, layers, devices or the batch; TypeError for what is no
@@ -117,7 +117,7 @@ class Priced:
         - tensor: the sums of tensor parallelism; host: by how much starting kernels makes it longer.
         - head: embedding, head and loss, as far as the device with most to do has more for them.
         - bubble: how long that device waits if messages take no time; messages: by how much these add.
-        - gradients: what replicas send, as far as it does not hide; optimizer: the updates.
+        - gradients: what replicas and tied ends send, as far as it does not hide; optimizer: the updates.
         - rest: what each microbatch and step take beside everything else.
         """
         blocks = self.layout.counts * [not piece.end for piece in self.layout.pieces]

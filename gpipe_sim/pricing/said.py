@@ -31,7 +31,9 @@ def said(priced: Any) -> str:
     unseen = (
         [f"no factor is known for blocks of {', '.join(map(str, priced.unseen))}"] if priced.unseen else []
     )
-    return "\n".join([_configuration(layout), *lines, *_assumed(cluster), *unseen])
+    return "\n".join(
+        [_configuration(layout), *lines, *_assumed(cluster), *_slow(layout, cluster.links), *unseen]
+    )
 
 
 def _configuration(layout: Layout) -> str:
@@ -51,6 +53,11 @@ def _assumed(cluster: Cluster) -> list[str]:
     groups = cluster.groups if isinstance(cluster, Mixed) else (cluster,)
     each = [f"{group.devices} accelerators of {_numbers(group.accelerator)}" for group in groups]
     return [*each, *_links(cluster.links)]
+
+
+def _slow(layout: Layout, links: Link | Nodes) -> list[str]:
+    leaves = isinstance(links, Nodes) and layout.tensor_group.leaves(links.devices_per_node)
+    return ["tensor parallelism leaves its nodes: its sums take the links between them"] if leaves else []
 
 
 def _numbers(accelerator: Accelerator) -> str:

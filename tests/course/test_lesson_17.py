@@ -1,6 +1,5 @@
 """Lesson 17: what the checks say to right answers and to the usual wrong ones."""
 
-from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -9,8 +8,7 @@ from replies import assert_each_is_told, changed, each_reply, natural
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_17
-from gpipe_sim.course.lesson_17 import HIDDEN_RINGS, HIDDEN_SPEEDS, CountedLinks
-from gpipe_sim.replicas import shares
+from gpipe_sim.course.lesson_17 import HIDDEN_RINGS, HIDDEN_UPDATES, CountedLinks
 
 LINK = gp.Link(latency=1, bandwidth=1)
 FREE = gp.Link()  #: messages take no time
@@ -203,60 +201,60 @@ def test_the_folded_ring_is_the_librarys_bit_for_bit_and_byte_for_byte(n, length
     assert [links.of(k) for k in range(n)] == list(its.sent)
 
 
-# Shares
+# Weights that are shared out
 
 
-def rounded(samples, speeds):
-    return [round(samples * speed / sum(speeds)) for speed in speeds]
+def zero_1(gradients, links, weights, update):
+    n = len(gradients)
+    held = [np.array_split(gradient, n) for gradient in gradients]
+    for turn in range(2 * (n - 1)):
+        if turn == n - 1:
+            for k in range(n):
+                i = (k + 1) % n
+                held[k][i] = update(k, np.array_split(weights[k], n)[i], held[k][i])
+        for k in range(n):
+            links.send(k, held[k][(k - turn) % n])
+        for k in range(n):
+            arrived, i = links.receive((k - 1) % n), (k - 1 - turn) % n
+            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
+    return [np.concatenate(pieces) for pieces in held]
 
 
-def rest_to(place):
-    def answer(samples, speeds):
-        counts = [int(samples * speed / sum(speeds)) for speed in speeds]
-        counts[place] += samples - sum(counts)
-        return counts
-
-    return answer
+def plain_copies(gradients, links, weights, update):
+    sums = answers.ring_sum(gradients, links)
+    return [update(k, weights[k], total) for k, total in enumerate(sums)]
 
 
-def largest_remainders(samples, speeds):
-    exact = [samples * Fraction(speed) / sum(map(Fraction, speeds)) for speed in speeds]
-    counts = [int(each) for each in exact]
-    order = sorted(range(len(speeds)), key=lambda k: counts[k] - exact[k])
-    for k in order[: samples - sum(counts)]:
-        counts[k] += 1
-    return counts
+def by_one_device(gradients, links, weights, update):
+    sums = answers.ring_sum(gradients, links)
+    return [update(0, weights[0], sums[0]) for _ in gradients]
 
 
-def even(samples, speeds):
-    return [samples // len(speeds) + (k < samples % len(speeds)) for k in range(len(speeds))]
+def sums_and_weights(gradients, links, weights, update):
+    """Sums go all the way around, and then the new weights do."""
+    answers.ring_sum(gradients, CountedLinks())
+    n, whole = len(gradients), answers.ring_sum(gradients, links)
+    pieces = [update(k, *(np.array_split(each, n)[k] for each in (weights[k], whole[k]))) for k in range(n)]
+    parts = [[piece if i == k else 0 * piece for i, piece in enumerate(pieces)] for k in range(n)]
+    return answers.ring_sum([np.concatenate(part) for part in parts], links)
 
 
-def one_by_one(samples, speeds):
-    counts = [0] * len(speeds)
-    for _ in range(samples):
-        done = [(count + 1) / speed for count, speed in zip(counts, speeds, strict=True)]
-        counts[done.index(min(done))] += 1
-    return counts
+def nothing_gathered(gradients, links, weights, update):
+    n = len(gradients)
+    sums = answers.ring_sum(gradients, links)
+    held = [np.array_split(each, n) for each in weights]
+    for k in range(n):
+        held[k][k] = update(k, held[k][k], np.array_split(sums[k], n)[k])
+    return [np.concatenate(pieces) for pieces in held]
 
 
-def to_the_one_that_is_free(samples, speeds):
-    """The next sample goes to the device that would begin it first."""
-    counts = [0] * len(speeds)
-    for _ in range(samples):
-        free = [count / speed for count, speed in zip(counts, speeds, strict=True)]
-        counts[free.index(min(free))] += 1
-    return counts
+def passed_by_hand(gradients, links, weights, update):
+    n = len(gradients)
+    cut = zip(np.array_split(sum(gradients), n), np.array_split(weights[0], n), strict=True)
+    return [np.concatenate([update(k, own, total) for k, (total, own) in enumerate(cut)])] * n
 
 
-def sorting(samples, speeds):
-    speeds.sort()
-    return one_by_one(samples, speeds)
-
-
-def at_least_one(samples, speeds):
-    counts = one_by_one(max(samples - len(speeds), 0), speeds)
-    return [count + 1 for count in counts]
+Z = partial(changed, zero_1)
 
 
 # Predictions, and the figures in the sentences
@@ -279,14 +277,13 @@ def test_each_natural_wrong_guess_is_told_its_own_sentence():
     assert_each_is_told(natural("17", "A ring of 64"), 126 / 64)
     assert_each_is_told(natural("17", "Four sums, one step"), 39)
     assert_each_is_told(natural("17", "Five ways, with sums"), "16 x 1")
-    assert_each_is_told(natural("17", "Five ways, on better links"), "all equal")
     options = {"all equal", *(f"{K} x {16 // K}" for K in SIZES)}
     assert {*natural("17", "Five ways, with sums"), "16 x 1"} == options
-    assert {*natural("17", "Five ways, on better links"), "all equal"} == options
-    assert_each_is_told(natural("17", "Eight times the batch"), 1)
-    assert_each_is_told(natural("17", "ZeRO in bytes"), "true")
-    assert_each_is_told(natural("17", "Who should be neighbours"), "replicas")
-    assert_each_is_told(natural("17", "Twice the devices"), 282)
+    assert_each_is_told(natural("17", "ZeRO 2 in bytes"), 4)
+    assert_each_is_told(natural("17", "What ZeRO 1 sends"), 0.75)
+    assert_each_is_told(natural("17", "What ZeRO 3 sends"), 512)
+    assert_each_is_told(natural("17", "Whole weights in a step"), 2.25)
+    assert_each_is_told(natural("17", "When a gather hides"), 7000, within=0.02)
 
 
 def test_sixteen_devices_as_five_meshes():
@@ -314,17 +311,53 @@ def test_with_messages_the_middle_is_the_shortest():
 
 
 def test_where_the_figures_of_natural_guesses_come_from():
-    def copies(n):
-        whole = gp.simulate(gp.replicate(gp.GPipe(1, 64 // n), n), gp.Costs(16, 16, 16))
-        return gp.all_reduce(whole, 64, links=LINK).makespan
-
-    assert [copies(n) for n in (16, 32, 64)] == [342, 282, 300]
-    computing = 3072 // 32
-    assert 342 // 2 == 171 and computing + 150 == 246 and computing + 62 * 5 == 406
-    assert computing == 96 and 62 * (1 + 64 // 32) == 282 - computing == 186 and 192 + 186 == 378
     one = gp.simulate(gp.replicate(gp.OneFOneB(4, 8), 2))
     assert one.makespan == 33 and gp.all_reduce(one, 4, links=LINK).makespan == 39
     assert gp.simulate(gp.OneFOneB(4, 16)).makespan + 6 == 63 and 33 + 4 * 6 == 57
+
+
+# A Llama on 64 devices
+
+
+def priced(zero, texts=1, unshard="microbatch", pipeline=8, M=64, flops=400e12):
+    cluster = gp.Cluster(8 * pipeline, gp.Accelerator(flops), 80e9, gp.Link(bandwidth=50e9))
+    batch = gp.MetaArray((8 * M, 2048), int)
+    how = {"pipeline": pipeline, "microbatch": texts, "zero": zero, "unshard": unshard}
+    return gp.price(gp.known_model("llama2-7b"), cluster, (batch, batch), **how)
+
+
+def test_eight_copies_keep_18_and_7_5_and_4_and_2_25_bytes_for_a_weight():
+    for zero, each in enumerate((18, 2 + 4 + 12 / 8, 2 + 16 / 8, 18 / 8)):
+        plan = priced(zero)
+        kept = sum(plan.memory[3][kind] for kind in ("weights", "gradients", "optimizer"))
+        assert kept / plan.layout.weights[3] == pytest.approx(each, rel=1e-8)
+
+
+@pytest.mark.parametrize("M", [1, 8, 64])
+def test_what_is_sent_if_computing_takes_no_time(M):
+    """By hand: 8 bytes, 6, 4M + 2, 8M. What has nothing to hide behind is one layer more at most."""
+    for zero, by_hand in enumerate((8, 6, 4 * M + 2, 8 * M)):
+        plan = priced(zero, pipeline=1, M=M, flops=400e18)
+        sent = plan.parts["gradients"] * 50e9 / (7 / 8 * sum(plan.layout.weights))
+        assert by_hand - 1e-6 < sent < by_hand + 0.2
+
+
+def test_whole_weights_are_more_than_a_copys_while_a_step_runs():
+    held = [priced(3, 1, unshard).memory[3] for unshard in ("step", "microbatch")]
+    whole = priced(0).memory[3]["weights"]
+    assert [(each["weights"] + each["gathered"]) / whole for each in held] == pytest.approx([9 / 8, 5 / 8])
+
+
+def test_the_traffic_hides_from_the_tokens_on_that_were_counted():
+    """A forward from 7,000 tokens on, all but the ends from 10,500: attention adds a little to compute."""
+    takes = {texts: [priced(zero, texts).time for zero in range(4)] for texts in (1, 2, 4, 8)}
+    assert min(times[zero] for times in takes.values() for zero in range(4)) == takes[1][1]
+    assert [times.index(min(times)) for times in takes.values()] == [1, 1, 2, 3]
+    shown = [priced(3, texts).parts["gradients"] for texts in (1, 2, 4, 8)]
+    assert shown[0] > 6 and 0.2 < shown[2] < 0.4 and shown[3] < 0.03
+    few, many = (priced(3, texts).memory[3] for texts in (1, 8))
+    saved = sum(priced(1).memory[3].values()) - sum(few.values())
+    assert (round(saved / 1e9), round((many["activations"] - few["activations"]) / 1e9)) == (3, 38)
 
 
 def test_zero_is_120_31_and_16_6_and_1_9_gb():
@@ -428,31 +461,33 @@ RINGS = {
         (R(("range(2 * (n - 1))", "range(2 * n)")), "in 8 rounds. Which of them does nobody need?"),
     ],
 }
-SHARES = {
+UPDATES = {
     "correct": [
-        (answer, f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
-        for answer in (one_by_one, shares, lambda n, s: np.array(shares(n, s)))
+        (answer, f"new weights on every device, at {len(HIDDEN_UPDATES)} sizes, each updated by one")
+        for answer in (zero_1, partial(zero_1))
     ],
     "keep working": [
-        (rounded, "These are"),
-        (even, "Where do you look at the speeds?"),
-        (lambda n, speeds: one_by_one(n, [1 / speed for speed in speeds]), "Who should get the most?"),
-        (lambda n, speeds: [n * speed / sum(speeds) for speed in speeds], "a part of a sample?"),
-        (lambda n, speeds: [n] + [0] * (len(speeds) - 1), "How long does each device take"),
-        (lambda n, speeds: sorted(one_by_one(n, speeds)), "Who should get the most?"),
-        (lambda n, speeds: [int(n * speed / sum(speeds)) for speed in speeds], "becomes of the rest?"),
-        (lambda n, speeds: [n] * len(speeds), "These are 40 samples. What becomes of that?"),
-        (lambda n, speeds: [n + 1, -1] + [0] * (len(speeds) - 2), "What is a share below 0?"),
-        (lambda n, speeds: max(one_by_one(n, speeds)), "How many samples does each device get"),
-        (lambda n, speeds: one_by_one(n, speeds)[:-1], "How many samples does each device get"),
-        (lambda n, speeds: dict(enumerate(one_by_one(n, speeds))), "How many samples does each"),
+        (passed_by_hand, "all together send 0 bytes, and two halves of a ring 216. In which half"),
+        (nothing_gathered, "number 3 of device 0 is the weight that it was. How does a device get"),
+        (lambda gradients, links, weights, update: answers.ring_sum(gradients, links), "a sum of gradients."),
+        (Z(("turn == n - 1", "turn == n - 2")), "is not the sum of all. After which round"),
+        (Z(("i = (k + 1) % n", "i = k")), "is not the sum of all. After which round has a piece met"),
+        (Z(("weights[k], n)[i]", "weights[k], n)[k]")), "with the gradient of another one. Which piece has"),
+        (
+            Z(("np.array_split(weights[k], n)[i]", "weights[k]")),
+            "updates an array of shape (12,) with an array of",
+        ),
+        (Z(("range(2 * (n - 1))", "range(n)")), "In which round should it come?"),
+        (Z(("range(2 * (n - 1))", "range(n - 1)")), "In which round should it come?"),
+        (lambda gradients, links, weights, update: weights, "is the weight that it was. How does"),
+        (lambda gradients, links, weights, update: None, "What should come after return?"),
+        (lambda gradients, links: gradients, "How many things is it given, and how many does it take?"),
+        (7, "pass in a function, not 7"),
     ],
-    "wrong": [rest_to(-1), rest_to(0)],
     "almost": [
-        (largest_remainders, "After rounding, who should get one more, and who one less?"),
-        (sorting, "for 12 samples and speeds 2, 1, 1 speeds is not what it was before. Who else may need"),
-        (to_the_one_that_is_free, "with other shares all are done after"),
-        (at_least_one, "for 5 samples and speeds 10, 1 it gives 4, 1. Device 1 takes 1 for its 1"),
+        (plain_copies, "device 0 updates 12 of them. Which of these does another device update too?"),
+        (by_one_device, "device 0 updates 48 of them. Which of these does another device"),
+        (sums_and_weights, "send 432 bytes, and two halves of a ring 216. In which half does what go"),
     ],
 }
-test_replies = each_reply(lesson_17, ring_sum=RINGS, shares=SHARES)
+test_replies = each_reply(lesson_17, ring_sum=RINGS, zero_1=UPDATES)
