@@ -10,8 +10,10 @@ import numpy as np
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
+from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.layout import Shape
-from gpipe_sim.pricing.rows import Row
+from gpipe_sim.pricing.price import Priced
+from gpipe_sim.pricing.rows import Row, on
 
 NOTHING = "you give nothing back. What should come after return?"
 PROMISED, SENT = 312e12, 300e9  #: FLOP/s of an A100, and bytes/s to another in its machine: its data sheet
@@ -44,10 +46,26 @@ def plan_of(row: Row) -> Plan:
     return Plan(*how, blocks, h, s, block.weights)
 
 
-def name_of(row: Row) -> str:
-    """Such as "2 x 2 x 2, b = 4"."""
-    layout = row.layout
-    return f"{layout.tensor} x {layout.schedule.devices} x {layout.replicas}, b = {layout.microbatch}"
+def short_name(row: Row) -> str:
+    """Its t, K, R and b, such as "2 2 2 4"."""
+    plan = plan_of(row)
+    return f"{plan.t} {plan.K} {plan.R} {plan.b}"
+
+
+def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
+    """A line for each t x K x R, a column for each b."""
+    found = {(plan.t, plan.K, plan.R, plan.b): says(row) for row in rows for plan in [plan_of(row)]}
+    sizes = sorted({size for *_, size in found})
+    lines = ["t x K x R" + "".join(f"{f'b = {b}':>9}" for b in sizes)]
+    for shape in sorted({tuple(each) for *each, _ in found}):
+        cells = "".join(f"{found.get((*shape, b), ''):>9}" for b in sizes)
+        lines.append(f"{' x '.join(map(str, shape)):<9}{cells}".rstrip())
+    return "\n".join(lines)
+
+
+def priced_on(cluster: Cluster) -> Callable[[Row], float]:
+    """What a row's step takes on so many of these devices."""
+    return lambda row: Priced(row.layout, on(cluster, row.devices)).time
 
 
 def task_of(row: Row) -> tuple[int, int, int, int]:
