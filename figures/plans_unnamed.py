@@ -1,27 +1,38 @@
-"""The points of ``plans`` without their names: what lesson 18 begins with."""
+"""Twenty measured steps, each a plan without its name: what lesson 18 begins with.
+
+The same model, batch and eight A100s; vTrain's rows. The bytes are computed, all blocks are recomputed.
+"""
 
 from matplotlib.figure import Figure
 
+import gpipe_sim as gp
 from figures._page import claim, page
-from figures.plans import DEVICES, GB, data, style
-from gpipe_sim.drawing.palette import CURVES, PAPER
+from gpipe_sim.drawing.palette import CURVES, FAINT, PAPER
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
+from gpipe_sim.pricing.price import Priced
 
-__all__ = ["data", "draw"]
+TASK = {"gpus": "8", "global_batch": "32", "hidden": "2048", "layers": "20"}
+CLUSTER = gp.Cluster(8, gp.pricing.A100, memory=80e9)
 
 
-def draw(data: dict) -> Figure:
+def data() -> list[dict]:
+    """Of each plan: milliseconds, as measured, and the bytes that its fullest device needs."""
+    rows = [row for row in gp.pricing.measured_rows("one-node") if TASK.items() <= row.given.items()]
+    return [
+        {"time": round(1000 * (row.time or 0), 3), "bytes": Priced(row.layout, CLUSTER).peak}
+        for row in sorted(rows, key=lambda row: row.time or 0)
+    ]
+
+
+def draw(data: list[dict]) -> Figure:
     figure, ax = page(3.9)
-    plans = data["plans"]
-    ax.plot(
-        [each["bytes"] / GB for each in plans],
-        [each["time"] for each in plans],
-        "o",
-        color=CURVES[0],
-        mfc=PAPER,
-    )
-    style(ax, data)
-    times = [each["time"] for each in plans]
-    longer = f"{max(times) / min(times):.1f}"
-    words = f"{len(plans)} plans for the same model and devices: one takes {longer} times as long as another"
-    claim(ax, words, f"Llama 70B, {DEVICES} devices; each point is a plan")
+    times = [each["time"] for each in data]
+    ax.plot([each["bytes"] / 1e9 for each in data], times, "o", color=CURVES[0], mfc=PAPER)
+    ax.set_xlim(0, 11)
+    ax.set_ylim(0, 1.06 * max(times))
+    ax.set_xlabel("bytes on the fullest device (GB, computed)", fontsize=LABEL_SIZE, color=FAINT)
+    ax.set_ylabel("length of the step (ms, measured)", fontsize=LABEL_SIZE, color=FAINT)
+    finish(ax)
+    words = f"{len(data)} measured plans: one takes {max(times) / min(times):.1f} times as long as another"
+    claim(ax, words, "GPT of 20 blocks, batch 32, eight A100s; each point is a plan")
     return figure

@@ -58,7 +58,7 @@ CLAIMS = [
     "V: down the devices, and back up",
     "Both ways: two copies, from both ends",
     "19 of 24 plans are beaten by another, 5 are worth a look",
-    "24 plans for the same model and devices: one takes 1.2 times as long as another",
+    "20 measured plans: one takes 3.9 times as long as another",
     "GPipe leaves 3/11 of the device time unused",
     "Push every row to the left: the waiting is one block, (K−1)(F+B) long",
     "Layers were moved: the step is 66 ms shorter, its unequal stages cost 64 less",
@@ -370,12 +370,11 @@ def test_each_plan_is_drawn_where_it_is():
     assert {f"{each['mesh']} {each['name']}" for each in best} <= {*said_in(ax)}
 
 
-def test_the_plans_without_names_are_the_same_points():
+def test_the_measured_plans_have_no_names():
     data, [ax] = read("plans_unnamed"), committed("plans_unnamed").axes
     [points] = ax.lines
-    assert data == read("plans")
-    assert points.get_xydata().tolist() == [[each["bytes"] / 1e9, each["time"]] for each in data["plans"]]
-    assert not {each["name"] for each in data["plans"]} & {*said_in(ax)}
+    assert points.get_xydata().tolist() == [[each["bytes"] / 1e9, each["time"]] for each in data]
+    assert len(data) == 20 and not {"1 x 1 x 8", "4 x 1 x 2"} & {*said_in(ax)}
 
 
 def test_bytes_freed_per_flop_are_drawn_as_they_are():

@@ -2,7 +2,7 @@
 
 Lessons 02 to 15 end in a trainer that stands in one file, ``gpipe_sim/textbook.py``. Here is what they build
 beside it, the best cut of a model and one device's program, and what comes after it: attention and what a
-Transformer block keeps, a ring, a search for plans, training on older weights, the rows of a stream that
+Transformer block keeps, a ring, a step in four terms, training on older weights, the rows of a stream that
 nothing flushes, and matrices cut for tensor parallelism. ``mine`` puts the student's own versions in place.
 """
 
@@ -117,39 +117,15 @@ def ring_sum(vectors, links):
 
 
 # lesson 18
-def plans_that_fit(job):
-    found = []
-    for K in range(1, job.devices + 1):
-        R = job.devices // K
-        if job.devices % K or job.layers % K or job.samples % R:
-            continue
-        layers, share = job.layers // K, job.samples // R
-        for M in range(1, share + 1):
-            if share % M:
-                continue
-            b = share // M
-            pipeline = (M + K - 1) * (2 * job.startup + 3 * b * layers)
-            ring = 2 * (R - 1) * (job.latency + layers * job.gradients / R / job.bandwidth)
-            held = layers * (job.weights + min(K, M) * b * job.saved)
-            if held <= job.room:
-                found.append((pipeline + ring, held, K, R, M))
-    return sorted(found)
-
-
-def bound(job):
-    times = []
-    for K in range(1, job.devices + 1):
-        R = job.devices // K
-        if job.devices % K or job.layers % K or job.samples % R:
-            continue
-        for M in range(1, job.samples // R + 1):
-            if job.samples // R % M == 0:
-                b = job.samples // R // M
-                work = 3 * job.samples * job.layers / job.devices + 2 * M * job.startup
-                waiting = (K - 1) / 2 * (b + job.startup + job.latency)
-                ring = 2 * (R - 1) * (job.latency + job.gradients / R / job.bandwidth)
-                times.append(work + waiting + ring)
-    return min(times)
+def four_terms(plan):
+    blocks = plan.M * plan.L / plan.K
+    once = (24 * plan.h + 4 * plan.s) * plan.b * plan.s * plan.h / plan.t
+    work = blocks * 4 * once / plan.flops
+    array = 2 * plan.b * plan.s * plan.h
+    tensor = blocks * 6 * 2 * (plan.t - 1) / plan.t * array / plan.bandwidth
+    bubble = (plan.K - 1) / plan.M * (work + tensor)
+    gradients = 2 * (plan.R - 1) / plan.R * 4 * plan.L / plan.K * plan.weights / plan.bandwidth
+    return work, tensor, bubble, gradients
 
 
 # lesson 19

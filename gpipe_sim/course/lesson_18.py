@@ -1,181 +1,228 @@
 """Lesson 18: plan a real model, end to end."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import inf, isclose, isfinite
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import isclose, isfinite
 
 import numpy as np
 
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.jobs import (
-    OVERLOOKED,
-    Job,
-    Plan,
-    least,
-    mistaken_bytes,
-    mistaken_times,
-    simulated,
-    sizes,
-)
-from gpipe_sim.course.jobs import number_of_plans as number_of_plans  # which the lesson calls
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
+from gpipe_sim.pricing.cluster import Cluster
+from gpipe_sim.pricing.layout import Shape
+from gpipe_sim.pricing.price import Priced
+from gpipe_sim.pricing.rows import Row, on
 
 NOTHING = "you give nothing back. What should come after return?"
-A_LIST = "Later cells ask for its first plan, and again. How do you make a list of it?"
+PROMISED, SENT = 312e12, 300e9  #: FLOP/s of an A100, and bytes/s to another in its machine: its data sheet
 
-#: 1 and 7 devices, layers and shares that do not divide, no room, no latency, large start-ups.
-HIDDEN_JOBS = (
-    Job(4, 8, 12, 0.5, 1, 64, 32, 128, 16, 1200),
-    Job(6, 12, 18, 1, 0.25, 100, 40, 160, 24, 1500),
-    Job(8, 12, 16, 0, 0, 16, 64, 256, 8, inf),
-    Job(1, 3, 6, 2, 1, 10, 8, 32, 4, 200),
-    Job(6, 4, 12, 0.25, 0.5, 32, 16, 64, 32, inf),
-    Job(4, 4, 8, 3, 1, 8, 100, 400, 100, 1200),
-    Job(7, 14, 21, 0.5, 1, 32, 16, 64, 12, inf),
-    Job(4, 8, 8, 1, 1, 32, 16, 64, 64, 10),
-    Job(6, 12, 16, 1, 0.25, 100, 40, 160, 24, 1500),  # three copies cannot share 16 samples
+
+@dataclass(frozen=True)
+class Plan:
+    """How a step was laid out. Blocks are recomputed, and a number takes two bytes, of a gradient four."""
+
+    t: int  #: devices that share each block
+    K: int  #: devices of a pipeline, by 1F1B
+    R: int  #: copies of it
+    M: int  #: microbatches of each copy
+    b: int  #: samples in a microbatch
+    L: int  #: blocks of the model
+    h: int  #: features
+    s: int  #: places of a text
+    weights: int  #: that a device has of each of its blocks
+    flops: float = PROMISED
+    bandwidth: float = SENT
+
+
+def plan_of(row: Row) -> Plan:
+    """A measured row, with the rates that the data sheet promises."""
+    layout = row.layout
+    [block] = [piece for piece in layout.pieces if piece.shape]
+    blocks, h, s = (int(row.given[name]) for name in ("layers", "hidden", "sequence"))
+    order = layout.schedule
+    how = layout.tensor, order.devices, layout.replicas, order.microbatches, layout.microbatch
+    return Plan(*how, blocks, h, s, block.weights)
+
+
+def short_name(row: Row) -> str:
+    """Its t, K, R and b, such as "2 2 2 4"."""
+    plan = plan_of(row)
+    return f"{plan.t} {plan.K} {plan.R} {plan.b}"
+
+
+def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
+    """A line for each t x K x R, a column for each b."""
+    found = {(plan.t, plan.K, plan.R, plan.b): says(row) for row in rows for plan in [plan_of(row)]}
+    sizes = sorted({size for *_, size in found})
+    lines = ["t x K x R" + "".join(f"{f'b = {b}':>9}" for b in sizes)]
+    for shape in sorted({tuple(each) for *each, _ in found}):
+        cells = "".join(f"{found.get((*shape, b), ''):>9}" for b in sizes)
+        lines.append(f"{' x '.join(map(str, shape)):<9}{cells}".rstrip())
+    return "\n".join(lines)
+
+
+def priced_on(cluster: Cluster) -> Callable[[Row], float]:
+    """What a row's step takes on so many of these devices."""
+    return lambda row: Priced(row.layout, on(cluster, row.devices)).time
+
+
+def task_of(row: Row) -> tuple[int, int, int, int]:
+    """What one would plan: devices, batch, features and blocks."""
+    gpus, batch, hidden, layers = (
+        int(row.given[name]) for name in ("gpus", "global_batch", "hidden", "layers")
+    )
+    return gpus, batch, hidden, layers
+
+
+def shape_of(row: Row) -> Shape:
+    """Of its blocks: samples, places, features, and the devices that share one."""
+    return next(piece.shape for piece in row.layout.pieces if piece.shape)
+
+
+def one_of_each_shape(rows: Sequence[Row], seed: int = 0) -> tuple[list[Row], list[Row]]:
+    """(a row of each shape of block, by lot; all others)."""
+    found: dict[Shape, Row] = {}
+    for row in random.Random(seed).sample(list(rows), len(rows)):
+        found.setdefault(shape_of(row), row)
+    return [*found.values()], [row for row in rows if row not in found.values()]
+
+
+def regrets(rows: Sequence[Row], predict: Callable[[Row], float]) -> list[float]:
+    """For each task of several rows: by what share the one that is chosen takes longer than the fastest."""
+    tasks: dict[tuple, list[Row]] = {}
+    for row in rows:
+        tasks.setdefault(task_of(row), []).append(row)
+    several = [some for some in tasks.values() if len(some) > 2]
+    return [_took(min(some, key=predict)) / min(map(_took, some)) - 1 for some in several]
+
+
+def _took(row: Row) -> float:
+    return float(row.time or 0)
+
+
+Terms = tuple[float, float, float, float]
+NAMES = "the work", "the sums of the t devices", "the bubble", "the sum of the gradients"
+#: t, K and R of 1 and more; M smaller than K; blocks, features and places that are no powers of two.
+HIDDEN = (
+    Plan(3, 4, 5, 6, 7, 12, 30, 20, 4000, 1e6, 1e5),
+    Plan(1, 3, 2, 2, 4, 6, 16, 50, 3000, 1e6, 1e4),
+    Plan(4, 1, 3, 5, 2, 5, 24, 10, 2000, 1e5, 1e5),
+    Plan(2, 2, 1, 9, 1, 10, 40, 30, 9000, 1e7, 1e5),
+    Plan(8, 6, 4, 3, 2, 18, 64, 12, 7000, 1e6, 1e6),
 )
 
 
-@build("plans_that_fit")
-def plans_that_fit(answer: Callable) -> Reply:
-    """Check ``answer(job)``: (time, bytes, K, R, M) of every 1F1B that fits, fastest first."""
-    given = []
-    for job in HIDDEN_JOBS:
-        given.append(_plans(called(answer, job, where=_where(job), plain=False), _where(job)))
-    every = list(zip(HIDDEN_JOBS, given, strict=True))
-    for ask in (_sizes, _times, _bytes, _fits, _order):
-        for job, plans in every:
-            ask(job, plans, every)
-    return correct(f"all plans of {len(HIDDEN_JOBS)} jobs, with the times and the bytes of simulated steps")
+def terms(plan: Plan) -> Terms:
+    """The four terms, in seconds: the products of four forwards, and the bytes of rings."""
+    blocks = plan.M * plan.L / plan.K
+    one = (24 * plan.h + 4 * plan.s) * plan.b * plan.s * plan.h
+    work = blocks * 4 * one / plan.t / plan.flops
+    array = 2 * plan.b * plan.s * plan.h
+    tensor = blocks * 6 * 2 * (plan.t - 1) / plan.t * array / plan.bandwidth
+    bubble = (plan.K - 1) / plan.M * (work + tensor)
+    gradients = 2 * (plan.R - 1) / plan.R * 4 * plan.L / plan.K * plan.weights / plan.bandwidth
+    return work, tensor, bubble, gradients
 
 
-def _where(job: Job) -> str:
-    return f"with {job.devices} devices, {job.layers} layers and {job.samples} samples"
+def mistaken(plan: Plan) -> tuple[dict[str, float], ...]:
+    """For each of the terms, what one may give by mistake, by the question that this is asked."""
+    work, tensor, bubble, gradients = terms(plan)
+    whole, turns = plan.K / (plan.K - 1) if plan.K > 1 else 1, 2 * (plan.t - 1) / plan.t or 1
+    return (
+        {
+            "A forward and a backward are three forwards. And what does a block do that is recomputed?": (
+                work * 3 / 4
+            ),
+            "That is one forward of each block. What else does it do in a step?": work / 4,
+            "How much is a backward, if a forward is 1?": work * 3 / 4 * 2 / 3,
+            "How many blocks does one device have?": work * plan.K,
+            "How much of a block does each of its t devices do?": work * plan.t,
+            "How many microbatches go through a device?": work / plan.M,
+            "How many texts are in a microbatch?": work / plan.b,
+            "What are the products inside attention, 4s of (24h + 4s)?": (
+                work * 24 * plan.h / (24 * plan.h + 4 * plan.s)
+            ),
+        },
+        {
+            "Two in a forward and two in a backward. And when the block is computed again?": tensor * 4 / 6,
+            "That is one forward. When else are arrays summed?": tensor * 2 / 6,
+            "How many bytes has a number, and how many rounds a ring: t - 1, or twice that?": tensor / 2,
+            "What part of an array does a device send, all rounds together? Lesson 17 counts it.": (
+                tensor / turns
+            ),
+            "How large is a piece in a ring of t?": tensor * plan.t,
+            "How many blocks does one device have?": tensor * plan.K,
+            "For how many microbatches does it sum?": tensor / plan.M,
+        },
+        {
+            "That is the share of all time, (K-1)/(K-1+M). How long is that, beside the work?": (
+                bubble * plan.M / (plan.K - 1 + plan.M)
+            ),
+            "Sums are in forwards and backwards, too. Do others not wait for them?": (
+                (plan.K - 1) / plan.M * work
+            ),
+            "That has K in it. For how many others does a device wait?": (
+                bubble * whole if plan.K > 1 else (work + tensor) / plan.M
+            ),
+            "That is K - 1 times all microbatches. For how many does it wait?": bubble * plan.M,
+        },
+        {
+            "How many bytes has a gradient, and how many rounds a ring: R - 1, or twice that?": gradients / 2,
+            "How many bytes has a gradient?": gradients / 4,
+            "How many blocks does one device have, and how many of them have gradients?": gradients * plan.K,
+            "Once for each microbatch? When are gradients summed?": gradients * plan.M,
+            "How large is a piece in a ring of R?": gradients * plan.R,
+            "Whose gradients are that: of one block, or of all that a device has?": (
+                gradients * plan.K / plan.L
+            ),
+        },
+    )
 
 
-Given = list[Plan]
-Every = list[tuple[Job, Given]]
+@build("four_terms")
+def four_terms(answer: Callable) -> Reply:
+    """Check ``answer(plan)``: the seconds of work, tensor sums, bubble and gradients."""
+    given = [_four(called(answer, plan, where=f"for {plan}", plain=False), plan) for plan in HIDDEN]
+    for i, name in enumerate(NAMES):
+        for plan, got in zip(HIDDEN, given, strict=True):
+            if not _equal(got[i], terms(plan)[i]):
+                said = f"for {plan} you say that {name} takes {got[i]:.6g}, and it is {terms(plan)[i]:.6g}"
+                if known := _known([each[i] for each in given], i):
+                    raise almost(f"{said}. {known}")
+                raise keep_working(f"{said}. What is it made of?")
+    return correct(f"four terms of {len(HIDDEN)} plans that are not shown")
 
 
-def _plans(got: object, where: str) -> Given:
-    """The plans that a student's function gives; raises a Reply to anything else."""
+def _four(got: object, plan: Plan) -> Terms:
+    """Four finite numbers; raises a Reply to anything else."""
     if got is None:
-        raise keep_working(f"{where} {NOTHING}")
-    if isinstance(got, Iterator | set):
-        raise keep_working(f"{where} you give a {type(got).__name__}. {A_LIST}")
-    if not isinstance(got, list | tuple):
-        raise keep_working(f"{where} you give {got!r}; it should be a list of plans")
-    for plan in got:
-        said = f"{where} a plan of yours is {plan!r}"
-        if not isinstance(plan, list | tuple) or len(plan) != 5 or not all(map(is_number, plan)):
-            raise keep_working(f"{said}. Which five numbers should it have?")
-        if not all(map(isfinite, plan[:2])):
-            raise keep_working(f"{said}. Which line makes that?")
-        if not all(isfinite(each) and each == int(each) for each in plan[2:]):
-            raise keep_working(f"{said}. Where are its K, R and M? They come last, and are whole")
-    return [Plan(float(time), float(held), *map(int, rest)) for time, held, *rest in got]
+        raise keep_working(f"for {plan} {NOTHING}")
+    if is_number(got):
+        raise almost(f"for {plan} you give one number, {got:g}. Which four is it made of?")
+    got = got.tolist() if isinstance(got, np.ndarray) else got
+    if not isinstance(got, list | tuple) or len(got) != 4 or not all(map(is_number, got)):
+        raise keep_working(
+            f"for {plan} you give {got!r}. Which four numbers should it be, and in which order?"
+        )
+    if not all(map(isfinite, got)):
+        raise keep_working(f"for {plan} you give {got!r}. Which line makes that?")
+    work, tensor, bubble, gradients = map(float, got)
+    return work, tensor, bubble, gradients
 
 
-def _sizes(job: Job, plans: Given, every: Every) -> None:
-    """Raise a reply to sizes that there are not, or twice."""
-    seen: set[tuple[int, int, int]] = set()
-    for *_, k, r, m in plans:
-        if min(k, r, m) < 1 or k * r != job.devices:
-            raise keep_working(f"{_where(job)} you have K = {k} and R = {r}. How many devices are that?")
-        if job.layers % k:
-            raise keep_working(f"{_where(job)} you have K = {k}. How many layers has each stage?")
-        if job.samples % r or (job.samples // r) % m:
-            raise keep_working(
-                f"{_where(job)} you have R = {r} and M = {m}. How many samples has each microbatch?"
-            )
-        if (k, r, m) in seen:
-            raise almost(f"{_where(job)} K = {k}, R = {r}, M = {m} is there twice. Which loop repeats it?")
-        seen.add((k, r, m))
+def _known(given: Sequence[float], i: int) -> str:
+    """The question of the mistake that makes all these numbers, if one does."""
+    each = [mistaken(plan)[i] for plan in HIDDEN]
+    for ask in each[0]:
+        if all(_equal(got, of[ask]) for got, of in zip(given, each, strict=True)):
+            return ask
+    return ""
 
 
-def _by_size(job: Job) -> dict[tuple[int, int, int], Plan]:
-    return {each: simulated(job, *each) for each in sizes(job)}
-
-
-def _times(job: Job, plans: Given, every: Every) -> None:
-    _compared(job, plans, every, 0, mistaken_times, "a step takes")
-
-
-def _bytes(job: Job, plans: Given, every: Every) -> None:
-    _compared(job, plans, every, 1, mistaken_bytes, "the first device holds")
-
-
-def _compared(job: Job, plans: Given, every: Every, i: int, mistaken: Callable, what: str) -> None:
-    right = _by_size(job)
-    for plan in plans:
-        size = plan[2:]
-        if not isclose(plan[i], right[size][i], rel_tol=1e-9, abs_tol=1e-9):
-            number = "K = {}, R = {}, M = {}".format(*size)
-            said = f"{_where(job)}, {number}: you say {what} {plan[i]:g}, and it is {right[size][i]:g}"
-            known = next((ask for ask in mistaken(job, *size) if _are(every, i, mistaken, ask)), None)
-            raise almost(f"{said}. {known}") if known else keep_working(f"{said}. What is it made of?")
-
-
-def _are(every: Every, i: int, mistaken: Callable, ask: str) -> bool:
-    return all(
-        isclose(plan[i], mistaken(job, *plan[2:])[ask], rel_tol=1e-9, abs_tol=1e-9)
-        for job, plans in every
-        for plan in plans
-    )
-
-
-def _fits(job: Job, plans: Given, every: Every) -> None:
-    right, there = _by_size(job), {plan[2:] for plan in plans}
-    for size, plan in right.items():
-        said = "{}, K = {}, R = {}, M = {} holds {:g}".format(_where(job), *size, plan.held)
-        room = f"and there is room for {job.room:g}"
-        if plan.held > job.room and size in there:
-            raise almost(f"{said}, {room}. Does it fit?")
-        if plan.held == job.room and size not in there:
-            raise almost(f"{said}, {room}. Does it fit?")
-        if plan.held <= job.room and size not in there:
-            raise almost(f"{said}, {room}. It is not in your list: which line leaves it out?")
-
-
-def _order(job: Job, plans: Given, every: Every) -> None:
-    times = [plan[0] for plan in plans]
-    if times == sorted(times):
-        return
-    ways = {"the smallest K first": 2, "what holds least first": 1}
-    by = [way for way, i in ways.items() if [p[i] for p in plans] == sorted(p[i] for p in plans)]
-    raise almost(f"{_where(job)} you have {by[0] if by else 'another order'}. Which should come first?")
-
-
-@build("bound")
-def bound(answer: Callable) -> Reply:
-    """Check ``answer(job)``: a time that no plan takes less than, made of three terms."""
-    given = []
-    for job in HIDDEN_JOBS:
-        try:
-            got = called(answer, job, where=_where(job))
-        except Reply as reply:
-            if any(plan.held <= job.room for plan in _by_size(job).values()):
-                raise
-            raise almost(
-                f"{_where(job)} no plan fits, and your function stops. Which plans count for the bound?"
-            ) from reply
-        got = got.item() if isinstance(got, np.ndarray) and got.size == 1 else got
-        if not is_number(got) or not isfinite(got):
-            return keep_working(f"{_where(job)} you say {got!r}. How long does no plan take less than?")
-        given.append(float(got))
-    every = list(zip(HIDDEN_JOBS, given, strict=True))
-    wrong = [(job, got) for job, got in every if not isclose(got, least(job), rel_tol=1e-9)]
-    if not wrong:
-        return correct(f"the least of three terms, in {len(HIDDEN_JOBS)} jobs that are not shown")
-    job, got = wrong[0]
-    said = f"{_where(job)} you say {got:g}, and it is {least(job):g}"
-    for question, habit in OVERLOOKED.items():
-        if all(isclose(each, least(one, **habit), rel_tol=1e-9) for one, each in every):
-            return almost(f"{said}. {question}")
-    return keep_working(
-        f"{said}. What are the three terms for each K, R and M, and of which is that the least?"
-    )
+def _equal(one: float, other: float) -> bool:
+    return isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 #: Lists of plans, (time, bytes, name): one, ties in time or bytes or both, a late one that is small.

@@ -1,99 +1,147 @@
 """Lesson 18: what the checks say to right answers and to the usual wrong ones."""
 
 import math
-from dataclasses import asdict, replace
+from statistics import mean
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_alone, each_reply, natural
+from replies import assert_each_is_told, changed, each_reply, natural
 
 import gpipe_sim as gp
-from gpipe_sim.core import Linear
-from gpipe_sim.course import answers, lesson_18, mine
-from gpipe_sim.course.jobs import (
-    OVERLOOKED,
-    Job,
-    Plan,
-    least,
-    mistaken_bytes,
-    mistaken_times,
-    number_of_plans,
-    simulated,
-    sizes,
-)
+from gpipe_sim.course import answers, lesson_18
+from gpipe_sim.course.lesson_18 import HIDDEN, Plan, mistaken, terms
+
+ROWS = gp.pricing.measured_rows("one-node")
+TASK = [row for row in ROWS if lesson_18.task_of(row) == (8, 32, 2048, 20)]  #: that of the lesson
+LINKS = gp.Nodes(8, inside=gp.Link(bandwidth=200e9), between=gp.Link(bandwidth=20e9))
+BY_HAND = gp.Cluster(8, gp.pricing.A100, memory=80e9, links=LINKS)
 
 
-def by_simulation(job: Job) -> tuple[Plan, ...]:
-    """Every plan that fits, by simulating 1F1B; then come the rings of the first stage."""
-    found = (simulated(job, *each) for each in sizes(job))
-    return tuple(sorted(plan for plan in found if plan.held <= job.room))
+def of(name):
+    return next(row for row in TASK if lesson_18.short_name(row) == name)
 
 
-JOB = Job(16, 16, 64, 0.5, 0.5, 1024, 576, 2304, 512, 100_000)  #: that of the lesson
+def off(rows, predict):
+    return mean(abs(predict(row) / row.time - 1) for row in rows)
 
 
-def right_time(job, K, R, M):
-    return next(time for time, _, *size in map(list, everything(job)) if size == [K, R, M])
+def yours(row):
+    return sum(terms(lesson_18.plan_of(row)))
 
 
-def everything(job):
-    return answers.plans_that_fit(replace(job, room=math.inf))
+def test_the_example_by_hand():
+    assert terms(Plan(2, 2, 2, 2, 1, 4, 10, 10, 600, 1000, 100)) == (224, 48, 136, 48)
 
 
-def searching(time=None, held=None, fits=None, shapes=None, order=sorted):
-    """A search; each argument is a piece that one can get wrong."""
-
-    def answer(job):
-        found = []
-        for step, size, K, R, M in everything(job) if shapes is None else shapes(job):
-            step = time(job, K, R, M) if time else step
-            size = held(job, K, R, M) if held else size
-            if fits(job, size) if fits else size <= job.room:
-                found.append((step, size, K, R, M))
-        return order(found)
-
-    return answer
-
-
-def every_number(job):
-    """M that do not make equal microbatches."""
-    shapes = dict.fromkeys(size[:2] for size in sizes(job))
-    yield from ((0, 0, K, R, M) for K, R in shapes for M in range(1, job.samples // R + 1))
-
-
-def all_pipelines(job):
-    """K that do not divide the layers."""
-    for K in range(1, job.devices + 1):
-        if job.devices % K == 0:
-            yield (0, 0, K, job.devices // K, 1)
-
-
-def all_k(job):
-    """K that do not divide the devices."""
-    yield from ((0, 0, K, job.devices // K, 1) for K in range(1, job.devices + 1))
-
-
-def best_of_each(job):
-    found = {}
-    for plan in answers.plans_that_fit(job):
-        found.setdefault(plan[2], plan)
-    return list(found.values())
-
-
-TIMES, BYTES = (each_alone(of, lesson_18.HIDDEN_JOBS[0], 1, 1, 1) for of in (mistaken_times, mistaken_bytes))
+@pytest.mark.parametrize("row", TASK, ids=lesson_18.short_name)
+def test_four_terms_are_the_librarys_price_of_the_blocks(row):
+    """With two rates alone; its pipelines also send messages."""
+    plan = lesson_18.plan_of(row)
+    blocks = [layer for layer in row.layout.model if isinstance(layer, gp.transformers.TransformerBlock)]
+    cluster = gp.Cluster(8, gp.Accelerator(plan.flops), memory=80e9, links=gp.Link(bandwidth=plan.bandwidth))
+    x = gp.MetaArray((32, 1024, 2048), "f2")
+    how = {"tensor": plan.t, "pipeline": plan.K, "microbatch": plan.b, "recompute": "full"}
+    priced = gp.price(blocks, cluster, (x, x), gp.mse, **how)
+    work, tensor, bubble, gradients = answers.four_terms(plan)
+    assert priced.parts["bubble"] == pytest.approx(bubble, rel=1e-9, abs=1e-12)
+    assert priced.parts["gradients"] == pytest.approx(gradients, rel=1e-9, abs=1e-12)
+    ends = priced.parts["head"]  # the first and the last layer of a model are its ends
+    assert priced.parts["work"] + priced.parts["tensor"] + ends == pytest.approx(work + tensor, rel=1e-9)
+    assert priced.time - priced.parts["messages"] == pytest.approx(sum(terms(plan)), rel=1e-9)
 
 
 def test_every_mistake_gives_other_numbers_than_the_others():
-    for column, mistakes in enumerate((TIMES, BYTES)):
-        found = [
-            tuple(round(mistaken(job, *size), 9) for job in lesson_18.HIDDEN_JOBS for size in sizes(job))
-            for mistaken, _ in mistakes
-        ]
-        every = [
-            tuple(round(next(p[column] for p in everything(job) if p[2:] == size), 9) for size in sizes(job))
-            for job in lesson_18.HIDDEN_JOBS
-        ]
-        assert len({*found, sum(every, ())}) == len(mistakes) + 1
+    for i in range(4):
+        each = [mistaken(plan)[i] for plan in HIDDEN]
+        found = [tuple(f"{one[ask]:.9g}" for one in each) for ask in each[0]]
+        right = tuple(f"{terms(plan)[i]:.9g}" for plan in HIDDEN)
+        assert len({*found, right}) == len(each[0]) + 1
+
+
+def test_what_no_other_beats_is_the_librarys_frontier():
+    gpu = gp.Accelerator(137e12, hbm=1.6e12, launch=1e-5)
+    cluster, tokens = gp.Cluster(8, gpu, 16e9, LINKS), gp.MetaArray((64, 512), "i8")
+    how = {"schedules": [gp.GPipe, gp.OneFOneB], "microbatch": [2], "cut": "even", "rows": None}
+    plans = gp.plan(gp.bert_large(), cluster, (tokens, tokens), **how)
+    found = lesson_18.kept([(each.time, each.peak, str(each.way)) for each in plans])
+    assert {name for *_, name in found} >= {str(each.way) for each in plans.frontier}
+    assert {plan[:2] for plan in found} == {(each.time, each.peak) for each in plans.frontier}
+
+
+def test_the_numbers_in_the_text_are_those_of_the_rows():
+    times = sorted(row.time for row in TASK)
+    assert len(ROWS) == 698 and len({lesson_18.shape_of(row) for row in ROWS}) == 32 and len(TASK) == 20
+    assert of("4 1 2 1").time == times[-1] and round(1000 * times[-1]) == 1019
+    assert of("1 1 8 1").time / of("1 1 8 2").time == pytest.approx(1.29, abs=0.005)
+    assert yours(of("1 1 8 1")) == pytest.approx(yours(of("1 1 8 2")), rel=1e-12)
+    assert max(TASK, key=lambda row: row.time / yours(row)) is of("4 1 2 1")
+    worst = lesson_18.plan_of(of("4 1 2 1"))
+    assert (round(1000 * sum(terms(worst))), round(1000 * terms(worst)[0])) == (158, 115)
+    [block] = [piece for piece in TASK[0].layout.pieces if piece.shape]
+    assert block.work.launches == 13
+    _, others = lesson_18.one_of_each_shape(ROWS)
+    assert len(others) == 666
+    assert off(others, yours) == pytest.approx(0.76, abs=0.005)
+    hand = lesson_18.priced_on(BY_HAND)
+    assert off(others, hand) == pytest.approx(0.076, abs=0.0005)
+    found = lesson_18.regrets(others, hand)
+    assert len(found) == 68 and mean(found) == pytest.approx(0.035, abs=0.0005)
+    assert lesson_18.regrets(others, yours).count(0) == 7
+
+
+def test_a_row_of_each_shape_is_enough_where_shapes_are_known():
+    chosen, others = lesson_18.one_of_each_shape(ROWS)
+    found = gp.calibrate(BY_HAND, chosen)
+    assert off(others, lambda row: found.price(row).time) < 0.02
+    assert max(lesson_18.regrets(others, lambda row: found.price(row).time)) < 0.05
+    assert off(gp.pricing.measured_rows("many-nodes"), lambda row: found.price(row).time) > 0.1
+
+
+def test_a_rate_with_the_waiting_in_it_counts_that_twice():
+    """On a row that is as long as four terms say, too."""
+    plan = Plan(1, 4, 2, 2, 8, 20, 2048, 1024, 50_000_000)
+    step = sum(terms(plan))
+    fed = terms(Plan(**{**vars(plan), "flops": plan.flops * terms(plan)[0] / step}))
+    assert fed[0] == pytest.approx(step) and sum(fed) > (1 + 3 / 2) * step
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    by_time = [lesson_18.short_name(row) for row in sorted(TASK, key=lambda row: row.time)]
+    assert {*natural("18", "Twenty steps")} <= {*by_time[1:]}
+    assert (by_time[1], by_time[-1]) == ("2 1 4 4", "4 1 2 1") and "1 2 4 2" in by_time[2:5]
+    assert_each_is_told(natural("18", "Twenty steps"), by_time[0])
+    assert_each_is_told(natural("18", "With b = 1 and b = 2"), 1)
+    assert_each_is_told(natural("18", "The largest part"), "host")
+    assert_each_is_told(natural("18", "On rows not used"), 1.3, within=0.3)
+    assert_each_is_told(natural("18", "Best plans found"), 64, within=0.06)
+    assert_each_is_told(natural("18", "A rate with the waiting in it"), 2.51, within=0.02)
+    assert_each_is_told(natural("18", "Eight devices for each block"), 16.2, within=0.3)
+
+
+def wrong_term(i, ask):
+    """Four terms, one of them with a mistake."""
+    return lambda plan: [mistaken(plan)[i][ask] if j == i else each for j, each in enumerate(terms(plan))]
+
+
+TERMS = {
+    "correct": [
+        (answers.four_terms, "four terms of 5 plans"),
+        (lambda plan: list(terms(plan)), ""),
+        (lambda plan: np.array(terms(plan)), ""),
+    ],
+    "almost": [
+        *((wrong_term(i, ask), ask) for i in range(4) for ask in mistaken(HIDDEN[0])[i]),
+        (lambda plan: sum(terms(plan)), "you give one number, "),
+    ],
+    "keep working": [
+        (lambda plan: terms(plan)[::-1], "What is it made of?"),
+        (lambda plan: terms(plan)[:3], "Which four numbers should it be, and in which order?"),
+        (lambda plan: (*terms(plan)[:3], math.nan), "Which line makes that?"),
+        (lambda plan: "terms", "you give 'terms'"),
+        (lambda plan: plan.k, "it stopped: AttributeError"),
+        (changed(answers.four_terms, ("plan.M * plan.L", "plan.M + plan.L")), "you say that the work takes"),
+    ],
+}
 
 
 def few(keep):
@@ -121,179 +169,12 @@ def by_sorting(plans):
     return found
 
 
-def test_what_no_other_beats_is_the_librarys_frontier():
-    schedules = [gp.GPipe, gp.OneFOneB, gp.ZBH1]
-    rows = planned(JOB.room, gp.Link(0.5, 1024), layers=8, rows=None, schedules=schedules)
-    found = lesson_18.kept([(row.time, row.peak, row.words) for row in rows])
-    assert {name for *_, name in found} >= {row.words for row in rows.frontier}
-    assert {plan[:2] for plan in found} == {(row.time, row.peak) for row in rows.frontier}
-
-
-def planned(room, link, layers=16, **options):
-    model = [Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(layers)]
-    x = gp.MetaArray((64, 8, 8), np.float64)
-    cluster = gp.Cluster(16, gp.Accelerator(1024, 0.5), room, link)
-    return gp.plan(model, cluster, (x, x), gp.mse, gp.Adam(), **options)
-
-
-def test_the_numbers_of_the_lessons_job_are_those_of_its_layers():
-    x = gp.MetaArray((64, 8, 8), np.float64)
-    layer = Linear(8, 8, rng=np.random.default_rng(0))
-    [[profile]] = gp.profile(gp.split([layer], stages=1), (x, x), gp.mse, gp.Adam()).stages
-    assert (profile.flops, profile.input_flops, profile.weight_flops) == (1024, 1024, 1024)
-    assert sum(size.fixed for size in profile.gradients.values()) == JOB.gradients
-    fixed = sum(profile.parameters.values()) + profile.state
-    assert fixed + JOB.gradients == JOB.weights
-    assert JOB.saved == 8 * 8 * 8
-
-
-def test_the_students_times_are_the_planners_where_messages_take_no_time():
-    free = answers.plans_that_fit(replace(JOB, latency=0, bandwidth=math.inf))
-    one = {"schedules": [gp.OneFOneB], "recompute": [False]}
-    for M in (1, 2, 4, 8):
-        for row in planned(JOB.room, gp.Link(), rows=None, microbatches=[M], **one):
-            size = 16 // row.replicas, row.replicas, M
-            time, held = next(plan[:2] for plan in free if plan[2:] == size)
-            assert row.time == time and held <= row.peak
-
-
-def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
-    shapes = {k for k, _, _ in sizes(JOB)}
-    ways = [m for k, _, m in sizes(JOB) if k == 16]
-    shares = [64 * k // 16 for k in shapes]
-    assert (len(shapes), len(ways), sum(shares)) == (5, 7, 124)
-    assert {5, 7, 124, len(shapes) * len(ways), len(shapes) * 64} <= set(natural("18", "All K, R and M"))
-    assert number_of_plans(JOB) == len(answers.plans_that_fit(JOB)) == 25
-    assert len(lesson_18.kept(answers.plans_that_fit(JOB))) == 7
-    assert (301.125, 20_992, 8, 2, 16) in answers.plans_that_fit(JOB)
-    assert_each_is_told(natural("18", "All K, R and M"), 25)
-    best = {
-        k: min((plan for plan in by_simulation(JOB) if k == plan.K), key=lambda plan: plan.held)
-        for k in shapes
-    }
-    assert [k for k in sorted(shapes) if best[k].held <= 40_000] == [2, 4, 8, 16]
-    assert by_simulation(replace(JOB, room=40_000))[0].K == 2
-    assert 16 * JOB.weights == 36_864 and 16 * JOB.saved == 8_192
-    assert_each_is_told(natural("18", "Where it fits"), 2)
-    assert_each_is_told(natural("18", "Ten times slower between nodes"), 1.9, within=1)
-    assert_each_is_told(natural("18", "The fastest of five"), "1F1B")
-    assert_each_is_told(natural("18", "Predicted over measured"), 1.2, within=0.05)
-    assert_each_is_told(natural("18", "With and without messages"), "true")
-    assert_each_is_told(natural("18", "32 layers"), 1)
-
-
-def with_messages(K, M):
-    """The length of 1F1B on the lesson's job, simulated with messages, and the sums of its first stage."""
-    b, n, R = 64 * K // (16 * M), 16 // K, 16 // K
-    costs = gp.Costs(b * n, b * n, b * n, overhead=JOB.startup)
-    link = gp.Link(JOB.latency, JOB.bandwidth)
-    step = gp.simulate(gp.OneFOneB(K, M), costs, links=link, message_bytes=b * 8 * 8 * 8).makespan
-    return step + 2 * (R - 1) * (JOB.latency + n * JOB.gradients / R / JOB.bandwidth)
-
-
-def test_a_search_without_messages_is_wrong_about_times_and_right_about_the_first():
-    """Room only takes the fastest away: what is left is in the same order."""
-    best = [(1, 1), (2, 8), (4, 16), (8, 32)]
-    times = [with_messages(*each) for each in best]
-    found = [plan for plan in answers.plans_that_fit(JOB) if (plan[2], plan[4]) in best]
-    assert times == sorted(times) and [plan[2] for plan in found] == [1, 2, 4, 8]
-    assert times == pytest.approx([224.9, 247.9, 281.4, 343.1], abs=0.05)
-    assert 1 - found[-1][0] / times[-1] == pytest.approx(1 / 5, abs=0.005)
-    for room, (K, M) in zip((100_000, 40_000, 20_000, 15_000), best, strict=True):
-        assert answers.plans_that_fit(replace(JOB, room=room))[0][2::2] == (K, M)
-
-
-def test_what_the_five_hold_in_a_pipeline_of_four():
-    """As the replies to wrong guesses say; beside the weights of four layers five microbatches fit."""
-    assert (20_000 - 4 * JOB.weights) // (4 * JOB.saved) == 5
-    assert gp.peak_in_flight(gp.GPipe(4, 16))[0] == 16
-    assert gp.peak_in_flight(gp.Interleaved1F1B(4, 16, 2))[0] == 11 > 2 * 5
-    assert gp.peak_in_flight(gp.ZBH1(4, 16)) == (4, 4, 4, 4)
-    assert gp.peak_in_flight(gp.ZBV(4, 16)) == (8, 8, 8, 8)
-
-
-def test_the_bound_in_three_terms_is_the_librarys():
-    x, cluster = (
-        gp.MetaArray((64, 8, 8), np.float64),
-        gp.Cluster(16, gp.Accelerator(1024, 0.5), 1e6, gp.Link(0.5, 1024)),
-    )
-    model = [Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(16)]
-    assert (
-        least(JOB)
-        == answers.bound(JOB)
-        == gp.planning.lower_bound(model, cluster, (x, x), gp.mse)
-        == 204.484375
-    )
-
-
-def test_no_plan_of_a_hidden_job_is_faster_than_its_bound():
-    for job in lesson_18.HIDDEN_JOBS:
-        assert all(least(job) <= simulated(job, *size).time for size in sizes(job))
-
-
-def test_every_overlooked_term_gives_another_bound():
-    found = {
-        tuple(least(job, **habit) for job in lesson_18.HIDDEN_JOBS) for habit in ({}, *OVERLOOKED.values())
-    }
-    assert len(found) == len(OVERLOOKED) + 1
-
-
 def emptied(plans):
     found = lesson_18.kept(plans)
     plans.clear()
     return found[::-1]
 
 
-SEARCHES = {
-    "correct": [
-        (answers.plans_that_fit, ""),
-        (lambda job: list(map(list, by_simulation(job))), ""),
-        (lambda job: answers.plans_that_fit(Job(**asdict(job))), ""),
-        (lambda job: [tuple(map(np.float64, plan)) for plan in answers.plans_that_fit(job)], ""),
-        (lambda job: sorted(answers.plans_that_fit(job), key=lambda plan: (plan[0], -plan[1])), ""),
-    ],
-    "keep working": [
-        (changed(answers.plans_that_fit, (" or job.samples % R", "")), "you have R = 3 and M = 5"),
-        (searching(shapes=every_number), "How many samples has each microbatch?"),
-        (searching(shapes=all_pipelines), "How many layers has each stage?"),
-        (searching(shapes=all_k), "How many devices are that?"),
-        (searching(time=lambda *given: 1.0), "a step takes 1, and it is 105. What is"),
-        (searching(held=lambda *given: 1.0), "you say the first device holds 1"),
-        (
-            lambda job: [(K, R, M, time, held) for time, held, K, R, M in answers.plans_that_fit(job)],
-            "Where are its K, R and M? They come last, and are whole",
-        ),
-        (lambda job: [plan[:2] for plan in everything(job)], "Which five numbers should it have?"),
-        (lambda job: answers.plans_that_fit(job)[0], "Which five numbers should it have?"),
-        (lambda job: [(math.nan, *plan[1:]) for plan in everything(job)], "Which line makes that?"),
-        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M? They come last, and are whole"),
-        (lambda job: iter(by_simulation(job)), "a tuple_iterator. Later cells ask for its first plan, and"),
-        (lambda job: "plans", "you give 'plans'; it should be a list of plans"),
-        (lambda job: job.stages, "it stopped: AttributeError"),
-    ],
-    "almost": [
-        *((searching(time=mistaken), question) for mistaken, question in TIMES),
-        *((searching(held=mistaken), question) for mistaken, question in BYTES),
-        (best_of_each, "It is not in your list: which line leaves it out?"),
-        (lambda job: answers.plans_that_fit(job)[:1], "which line leaves it out?"),
-        (lambda job: [], "which line leaves it out?"),
-        (everything, "Does it fit?"),
-        (searching(fits=lambda job, size: size < job.room), "Does it fit?"),
-        (lambda job: 2 * answers.plans_that_fit(job), "is there twice. Which loop repeats it?"),
-        (
-            searching(order=lambda found: sorted(found, key=lambda plan: plan[2])),
-            "you have the smallest K first. Which should come first?",
-        ),
-        (
-            searching(order=lambda found: sorted(found, key=lambda plan: plan[1])),
-            "you have what holds least first. Which should come first?",
-        ),
-        (
-            searching(order=lambda found: sorted(found)[::-1]),
-            "you have another order. Which should come first?",
-        ),
-    ],
-}
 CHOICES = {
     "correct": [
         (answer, "")
@@ -326,47 +207,4 @@ CHOICES = {
         (lambda plans: lesson_18.kept(plans) + lesson_18.kept(plans)[:1], "twice. When is it added again?"),
     ],
 }
-
-
-def of_fitting(job):
-    """The three terms of a plan: right, if it were not asked of those that fit alone."""
-
-    def terms(plan):
-        K, R, M = plan[2:]
-        work = 3 * job.samples * job.layers / job.devices + 2 * M * job.startup
-        waiting = (K - 1) / 2 * (job.samples // R // M + job.startup + job.latency)
-        return work + waiting + 2 * (R - 1) * (job.latency + job.gradients / R / job.bandwidth)
-
-    return terms
-
-
-def test_what_is_kept_may_replace_a_part_of_a_job_as_the_lesson_does():
-    own = """def bound(job):
-    return min(map(of_fitting(job), plans_that_fit(replace(job, room=float("inf")))))"""
-    bound = mine.pipeline(own)["bound"]
-    bound.__globals__["of_fitting"] = of_fitting
-    assert lesson_18.bound(bound).verdict == "correct"
-
-
-BOUNDS = {
-    "correct": [
-        (answers.bound, "in 9 jobs"),
-        (lambda job: np.float64(least(job)), ""),
-        (lambda job: np.array(least(job)), ""),
-    ],
-    "almost": [
-        *((lambda job, h=habit: least(job, **h), question) for question, habit in OVERLOOKED.items()),
-        (
-            lambda job: min(map(of_fitting(job), answers.plans_that_fit(job))),
-            "Which plans count for the bound?",
-        ),
-    ],
-    "keep working": [
-        (changed(answers.bound, ("min(times)", "max(times)")), "and of which is that the least?"),
-        (changed(answers.bound, ("min(times)", "times")), "How long does no plan take less than?"),
-        (lambda job: job.bytes, "with 4 devices, 8 layers and 12 samples it stopped: AttributeError"),
-        (lambda job: math.inf, "you say inf. How long"),
-        (lambda job: None, "you say None. How long"),
-    ],
-}
-test_replies = each_reply(lesson_18, plans_that_fit=SEARCHES, bound=BOUNDS, unbeaten=CHOICES)
+test_replies = each_reply(lesson_18, four_terms=TERMS, unbeaten=CHOICES)

@@ -16,7 +16,6 @@ KEPT = {
     "stamped": "stamped",
     "attention": "attention one_head",
     "ring_sum": "ring_sum",
-    "plans_that_fit": "plans_that_fit",
     "stream": "stream_rows versions_seen",
 }
 

@@ -45,7 +45,8 @@ SPOILS: dict[tuple[str, str], str] = {
     ("16", "block_bytes"): r"shares after it",
     ("17", "1.969 times"): r"2\(n-1\)/n|2 ?· ?\(n-1\)/n",
     ("17", "16 x 1"): r"now the reverse|each further copy costs|and 342 with the sums",
-    ("18", "2 devices"): r"K=2 .*26,624 bytes",
+    ("18", "1 times"): r"only through M · b",
+    ("18", "host"): r"has to start every kernel",
     ("19", "5 updates"): r"stage 0: 0 0 0 0 1 2 3 4|weights three updates old",
     ("19", "129 units"): r"[Aa]s long as with a single flush",
 }
