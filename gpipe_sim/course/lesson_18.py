@@ -54,7 +54,9 @@ def short_name(row: Row) -> str:
 
 def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
     """A line for each t x K x R, a column for each b."""
-    found = {(plan.t, plan.K, plan.R, plan.b): says(row) for row in rows for plan in [plan_of(row)]}
+    found: dict[tuple[int, ...], str] = {
+        (plan.t, plan.K, plan.R, plan.b): says(row) for row in rows for plan in [plan_of(row)]
+    }
     sizes = sorted({size for *_, size in found})
     lines = ["t x K x R" + "".join(f"{f'b = {b}':>9}" for b in sizes)]
     for shape in sorted({tuple(each) for *each, _ in found}):
