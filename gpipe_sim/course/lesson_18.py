@@ -55,11 +55,11 @@ def short_name(row: Row) -> str:
 def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
     """A line for each t x K x R, a column for each b."""
     found = {(plan.t, plan.K, plan.R, plan.b): says(row) for row in rows for plan in [plan_of(row)]}
-    sizes = sorted({size for *_, size in found})
+    sizes = sorted({b for *_, b in found})
     lines = ["t x K x R" + "".join(f"{f'b = {b}':>9}" for b in sizes)]
-    for shape in sorted({tuple(each) for *each, _ in found}):
-        cells = "".join(f"{found.get((*shape, b), ''):>9}" for b in sizes)
-        lines.append(f"{' x '.join(map(str, shape)):<9}{cells}".rstrip())
+    for t, k, r in sorted({(t, k, r) for t, k, r, _ in found}):
+        cells = "".join(f"{found.get((t, k, r, b), ''):>9}" for b in sizes)
+        lines.append(f"{f'{t} x {k} x {r}':<9}{cells}".rstrip())
     return "\n".join(lines)
 
 
