@@ -1,6 +1,7 @@
 """Lesson 18: plan a real model, end to end."""
 
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isclose, isfinite
@@ -50,6 +51,11 @@ def short_name(row: Row) -> str:
     """Its t, K, R and b, such as "2 2 2 4"."""
     plan = plan_of(row)
     return f"{plan.t} {plan.K} {plan.R} {plan.b}"
+
+
+def numbers_in(guess: object) -> object:
+    """The numbers of a guess such as "1 x 2 x 4, b = 2", as ``short_name`` has them; None as it is."""
+    return guess and (" ".join(re.findall(r"\d+", str(guess))) or guess)
 
 
 def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
