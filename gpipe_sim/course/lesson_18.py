@@ -53,9 +53,9 @@ def short_name(row: Row) -> str:
     return f"{plan.t} {plan.K} {plan.R} {plan.b}"
 
 
-def numbers_in(guess: object) -> object:
+def numbers_in(guess: object) -> str | None:
     """The numbers of a guess such as "1 x 2 x 4, b = 2", as ``short_name`` has them; None as it is."""
-    return guess and (" ".join(re.findall(r"\d+", str(guess))) or guess)
+    return None if guess is None else " ".join(re.findall(r"\d+", str(guess))) or str(guess)
 
 
 def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
