@@ -382,7 +382,7 @@ def test_bytes_freed_per_flop_are_drawn_as_they_are():
     drawn = {(line.get_marker(), line.get_ydata()[0]): line.get_xdata()[0] for line in ax.lines}
     assert drawn == {
         (marker, row): 1000 * bytes_per_flop.per_flop(data, model, part)
-        for model, marker in (("GPT-3", "o"), ("BERT-large", "s"))
+        for model, marker in (("GPT-3", "o"), ("Llama 2 7B", "s"))
         for row, part in enumerate(data["parts"])
     }
     assert {f"{value:.3g}" for value in drawn.values()} <= {*said_in(ax)}

@@ -95,6 +95,14 @@ def block_bytes(s, h, a):
     return norm + projections + heads + dropout + norm + network + dropout
 
 
+def llama_bytes(s, h, f, a, g):
+    norm = 2 * s * h + 2 * s  # its input, and 1/rms
+    qkv = 2 * s * h + 2 * (2 * s * g * h // a)  # queries; keys and values of g heads
+    attention = 2 * s * h + qkv + 2 * a * s + 2 * s * h  # the first Linear's input, the sums, the last one's
+    swiglu = 2 * s * h + 2 * (2 * s * f) + 2 * s * f  # its input, two arrays, their product
+    return norm + attention + norm + swiglu
+
+
 # lesson 17
 def ring_sum(vectors, links):
     n = len(vectors)

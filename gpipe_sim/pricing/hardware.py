@@ -29,8 +29,8 @@ class Accelerator:
     >>> f"{gp.simulate(gp.OneFOneB(4, 8), costs).makespan:.4f} s"
     '0.0239 s'
 
-    That is all that ``plan`` asks for: say what it reaches with your layers, not what its data sheet
-    promises. ``price`` also asks what holds a layer up besides its products:
+    Say what its products reach, not what its data sheet promises, and never what a whole step reached: that
+    has all waiting in it. ``price`` and ``plan`` also ask what holds a layer up besides its products:
 
     - ``hbm``: bytes that its memory moves in a unit of time.
     - ``launch``: how long the host takes to start one kernel. The device works meanwhile, but for

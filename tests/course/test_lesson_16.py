@@ -1,7 +1,6 @@
 """Lesson 16: what the checks say to right answers and to the usual wrong ones."""
 
 import math
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_16
 from gpipe_sim.course.attended import MIXES, SHARES
 from gpipe_sim.course.mistakes import mistaken
-from gpipe_sim.transformers import TransformerBlock
+from gpipe_sim.transformers import LlamaBlock, TransformerBlock
 
 
 def mixing(scale="d", swap=False, axis=-1, positive=np.exp, joined=True, over="places"):
@@ -76,12 +75,6 @@ def quarters(q, k, v, heads):
     return y, shares
 
 
-def emptied(parts, goal):
-    chosen = best(parts, goal)
-    parts.clear()
-    return chosen
-
-
 def by_head(x, heads):
     b, s, h = x.shape
     return x.reshape(b, s, heads, h // heads).swapaxes(1, 2)
@@ -104,10 +97,37 @@ def counting(norm=2, per_place=2, heads=6, tables=5, middle=4, dropout=1, sums=0
     return answer
 
 
-def test_every_mistake_gives_other_bytes_than_the_others():
-    every = (*lesson_16.MISTAKES, (0, 0, 0, 0))
-    found = {tuple(lesson_16.off_by(terms, *shape) for shape in lesson_16.HIDDEN_BLOCKS) for terms in every}
+def llama(norm=2, per_place=2, inputs=4, keys=None, wide=2, product=1, sums=2, tables=0):
+    """A Llama block's bytes; each argument is a piece that one can get wrong."""
+
+    def answer(s, h, f, a, g):
+        kv = g if keys is None else keys(a, g)
+        attend = inputs * s * h + 4 * s * h * kv // a + sums * a * s + tables * a * s * s + 2 * s * h
+        return 2 * (norm * s * h + per_place * s) + attend + 2 * s * h + 2 * (wide + product) * s * f
+
+    return answer
+
+
+@pytest.mark.parametrize("count", [lesson_16.BLOCK, lesson_16.LLAMA], ids=["GPT", "Llama"])
+def test_every_mistake_gives_other_bytes_than_the_others(count):
+    every = (*count.mistakes, "")
+    found = {tuple(count.off_by(mistake, size) for size in count.sizes) for mistake in every}
     assert len(found) == len(every)
+
+
+def test_a_mistake_is_worth_what_it_says():
+    assert lesson_16.BLOCK.off_by("-2sh +3as²", (10, 7, 2)) == -2 * 10 * 7 + 3 * 2 * 10**2
+    assert lesson_16.LLAMA.off_by("4sh -4sgh/a", (10, 8, 3, 4, 2)) == 4 * 10 * 8 - 4 * 10 * 2 * 2
+
+
+@pytest.mark.parametrize("flash", [True, False])
+def test_a_llamas_bytes_are_those_of_real_arrays_as_well(flash):
+    """Its numbers of 2 bytes become four times as many in float64; tables take the place of sums."""
+    s, h, f, a, g = 6, 16, 20, 4, 2
+    block = LlamaBlock(h, a, f, kv_heads=g, flash=flash, rng=np.random.default_rng(0))
+    _, saved = block.forward(np.ones((1, s, h)), gp.core.Context())
+    tables = 0 if flash else 2 * a * s * s - 2 * a * s
+    assert sum(x.nbytes for x in gp.core.roots(saved)) == 4 * (answers.llama_bytes(s, h, f, a, g) + tables)
 
 
 def test_the_bytes_are_those_of_real_arrays_as_well():
@@ -119,47 +139,23 @@ def test_the_bytes_are_those_of_real_arrays_as_well():
     assert sum(x.nbytes // (1 if x.dtype == bool else 4) for x in arrays) == lesson_16.saved_bytes(s, h, a)
 
 
-def choices(parts, goal):
-    every = (chosen for n in range(len(parts) + 1) for chosen in combinations(parts, n))
-    return [chosen for chosen in every if sum(part[1] for part in chosen) >= goal]
+def with_so_many(n, k):
+    """The bytes of device k with n of the 32 blocks, wherever the others are."""
+    others = [(32 - n) // 7 + (i < (32 - n) % 7) for i in range(7)]
+    return lesson_16.held_by([*others[:k], n, *others[k:]])[k]
 
 
-def best(parts, goal):
-    return [part[0] for part in min(choices(parts, goal), key=lambda c: sum(part[2] for part in c))]
+def test_what_a_device_holds_follows_from_its_own_blocks():
+    for cut in ([3, 3, 3, 4, 4, 5, 5, 5], [4, 5, 5, 4, 4, 4, 4, 2]):
+        assert lesson_16.held_by(cut) == [with_so_many(n, k) for k, n in enumerate(cut)]
 
 
-def one_by_one(key, enough=0):
-    """A rule that takes parts one after the other."""
-
-    def answer(parts, goal):
-        taken, left = [], goal + enough
-        for part in sorted(parts, key=key):
-            if left > 0:
-                taken.append(part[0])
-                left -= part[1]
-        return taken
-
-    return answer
-
-
-def fewest_parts(parts, goal):
-    return [part[0] for part in min(choices(parts, goal), key=len)]
-
-
-def most_that_stays(parts, goal):
-    """The goal read as what may be kept."""
-    return best(parts, sum(part[1] for part in parts) - goal)
-
-
-def test_the_account_of_a_block_is_as_written_in_the_papers_letters():
-    s, h, a = 2048, 12_288, 96
-    block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
-    text = gp.MetaArray((1, s, h), np.float16)
-    [[layer]] = gp.profile(gp.split([block], stages=1), (text, text), gp.mse).stages
-    lines = lesson_16.account([array.of(1) for array in layer.saved], s, h, a).splitlines()
-    counts = " ".join(line.split()[-1] for line in lines)
-    assert counts == "2sh 2s 2sh 6sh 2as² 1as² 2as² 2sh 1sh 2sh 2s 2sh 8sh 8sh 1sh"
-    assert lines[4] == "shares             805.3 MB  2as²"
+def test_no_way_to_deal_out_the_blocks_holds_less_on_the_fullest_device():
+    """More blocks are more bytes, so each device takes what it has room for; with less, not all 32 fit."""
+    held = [[with_so_many(n, k) for n in range(1, 9)] for k in range(8)]
+    assert [sum(size <= lesson_16.LEAST for size in sizes) for sizes in held] == [3, 3, 3, 4, 4, 5, 5, 5]
+    assert sum(size < lesson_16.LEAST for sizes in held for size in sizes) < 32
+    assert all(sizes == sorted(sizes) for sizes in held)
 
 
 def test_the_lessons_formulas_are_the_papers_and_the_librarys():
@@ -177,14 +173,6 @@ def test_the_lessons_formulas_are_the_papers_and_the_librarys():
 
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     s, h, a = 2048, 12_288, 96
-    one, core = lesson_16.saved_bytes(s, h, a) / 1e9, 5 * a * s**2 / 1e9
-    assert list(natural("16", "A text of 4,096 places")) == [
-        round(size, 2) for size in (one, 2 * one, 4 * core, 4 * one)
-    ]
-    assert_each_is_told(
-        natural("16", "A text of 4,096 places"), round(lesson_16.saved_bytes(2 * s, h, a) / 1e9, 2)
-    )
-
     freed, flops = 5 * a * s**2 / (19 * s * h), 16 * s * h**2 / (4 * s**2 * h)
     rate = freed * flops
     assert rate == pytest.approx(20 * a / 19)
@@ -192,29 +180,42 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         [1 / rate, freed, flops, a, 2 * rate], rel=1e-3
     )
     assert_each_is_told(natural("16", "The core over the network"), round(rate, 1))
-
     assert_each_is_told(natural("16", "Six times the devices"), 1)
-    assert_each_is_told(natural("16", "The fullest of 48 devices"), 75, within=0.02)
-
-    s, h = 2048, 1024
-    qkv, core, network = 6 * s * h**2, 4 * s**2 * h, 16 * s * h**2
-    assert list(natural("16", "What the rule takes")) == [qkv / core, 1, (qkv + core + network) / core]
-    assert_each_is_told(natural("16", "What the rule takes"), (qkv + core) / core)
-
-    assert list(natural("16", "Half of the work")) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
-    assert lesson_16.half_the_work(12_288) == 6 * 12_288
-    assert lesson_16.core_share(2048, 12_288) == pytest.approx(2048 / (6 * 12_288 + 2048))
-    assert_each_is_told(natural("16", "Half of the work"), 6 * 12_288)
 
 
-def thinned(parts, goal):
-    """The best rate first, and what it need not take left out again: it errs once."""
-    taken = one_by_one(lambda part: -part[1] / part[2])(parts, goal)
-    sizes = {name: frees for name, frees, _ in parts}
-    for name in sorted(taken, key=sizes.get):
-        if sum(map(sizes.get, taken)) - sizes[name] >= goal:
-            taken.remove(name)
-    return taken
+def test_the_natural_wrong_predictions_of_a_llama_are_what_they_are_said_to_be():
+    s, h, f, a, g = 4096, 4096, 11_008, 32, 32
+    block, kept = 4 * h * h + 3 * h * f + 2 * h, answers.llama_bytes(s, h, f, a, g)
+    ends, tables = 32_000 * h, 2 * a * s * s - 2 * a * s
+    fullest = lesson_16.held_by([4, 5, 5, 4, 4, 4, 4, 2])
+    of_device_0, every = fullest[0], 16 * (32 * block + 2 * ends + h)
+    said = natural("16", "The fullest of eight devices")
+    assert list(said) == pytest.approx(
+        [
+            each / 1e9
+            for each in (of_device_0, every / 8, 16 * 5 * block, 35 * kept, fullest[1] + 35 * tables)
+        ],
+        rel=0.004,
+    )
+    assert_each_is_told(said, round(fullest[1] / 1e9, 1))
+    full = natural("16", "Each block made again")
+    inputs = 35 * 2 * s * h / 1e9
+    assert list(full) == pytest.approx(
+        [inputs, inputs + 0.99, 16 * 5 * block / 1e9, fullest[1] / 1e9], rel=0.03
+    )
+    assert_each_is_told(full, 18.4, within=0.06)
+
+    norm, product = 2 * s * h / kept, 2 * s * f / kept
+    percent = [0, norm, 2 * norm, product, norm + product]
+    said = natural("16", "Made again without a product")
+    assert list(said) == pytest.approx([100 * each for each in percent], abs=0.06)
+    assert_each_is_told(said, round(100 * (2 * norm + product), 1))
+
+    said = natural("16", "8 heads of keys and values")
+    shares = [1 - 8 / 32, 1 - (1 + 2 * 8 / 32) / 3, 3 * s * h / kept, 1.5 * h * h / block]
+    assert sorted(said, reverse=True) == [round(100 * each, 1) for each in shares[:2]] + [12.4, 9.3]
+    assert shares[2:] == pytest.approx([0.093, 0.124], abs=0.0005)
+    assert_each_is_told(said, 10.7, within=0.1)
 
 
 ATTENTION = {
@@ -280,7 +281,7 @@ BLOCKS = {
         (counting(tables=4), "There is dropout on the shares, too."),
         (lambda s, h, a: counting()(s, h, 1), "How many tables of s x s"),
         (counting(middle=1), "How wide is the middle of the network"),
-        (counting(middle=2), "8sh too few. The GELU and the second linear layer"),
+        (counting(middle=2), "8sh too few. GELU and the second Linear"),
         (counting(norm=0), "4sh too few"),
         (counting(sums=2), "2sh too many. Which array did you count"),
         (
@@ -299,29 +300,66 @@ BLOCKS = {
         (lambda s, h, a: None, "you say None; it should be a number of bytes"),
     ],
 }
-CHOICES = {
+LLAMA = {
     "correct": [
-        (lambda parts, goal, kind=kind: kind(best(parts, goal)), "") for kind in (list, tuple, set, iter)
+        (answer, "")
+        for answer in (llama(), answers.llama_bytes, lambda *size: float(lesson_16.llama_saved(*size)))
     ],
     "almost": [
-        (emptied, "parts is not what it was before. Who else may need it?"),
-        (thinned, "34 FLOPs, and 25 would do. The best rate first is near."),
+        (llama(per_place=0), "4s are missing: what does an RMSNorm keep of each place, beside its input?"),
+        (llama(sums=0), "2as are missing. What does flash attention keep of each place and head?"),
+        (llama(sums=0, tables=2), "What does flash attention keep in their place?"),
+        (llama(tables=2), "Does flash attention ever have a whole one?"),
+        (llama(keys=lambda a, g: a), "How many heads have their own?"),
+        (
+            lambda s, h, f, a, g: llama()(s, h, f, a, g) - 2 * s * h + 2 * s * h * g // a,
+            "That has as few queries as keys. How many heads ask?",
+        ),
+        (llama(norm=0), "4sh too few. What does an RMSNorm keep"),
+        (llama(inputs=2), "2sh too few. Which layer of the two chains reads an array that you left out?"),
+        (llama(inputs=6), "2sh too many. Which array of s x h did you count twice?"),
+        (llama(inputs=8), "4sh too many. What does a sum save?"),
+        (llama(wide=1), "2sf too few. How wide is what the first matrix makes? What does the second read?"),
+        (llama(product=0), "2sf too few"),
+        (llama(wide=0), "4sf too few. Which three arrays f wide does a SwiGLU keep?"),
+        (llama(product=2), "2sf too many. A SwiGLU keeps its gate. Does it keep the bent gate as well?"),
+        (lambda *size: llama()(*size) // 2, "how many 2-byte numbers"),
     ],
     "keep working": [
-        (one_by_one(lambda part: part[2]), "you recompute a, b, c: 9 FLOPs, and 6 would do. What if a"),
-        (one_by_one(lambda part: -part[1]), "you recompute b: 90 FLOPs, and 32 would do. Which parts"),
-        (one_by_one(lambda part: -part[1] / part[2]), "42 FLOPs, and 32 would do. What if a"),
-        (fewest_parts, "you recompute b: 90 FLOPs"),
-        (most_that_stays, "which frees 22. What else has to go?"),
-        (one_by_one(lambda part: part[2], enough=-1), "9 FLOPs, and 6 would do"),
-        (lambda parts, goal: [part[0] for part in parts], "What if a is kept after all?"),
-        (lambda parts, goal: [], "you recompute nothing, which frees 0. What else has to go?"),
-        (lambda parts, goal: ["c", "c"], "you name c, c. What does the second time free?"),
-        (lambda parts, goal: [parts[2]], "('c', 90, 6). Give the names only, such as 'a': which"),
-        (lambda parts, goal: ["core"], "you name 'core'. Give the names only"),
-        (lambda parts, goal: 6, "you give 6; it should be a list of names"),
-        (lambda parts, goal: "c", "you give 'c'; it should be a list of names"),
-        (lambda parts, goal: None, "you give nothing; it should be a list of names"),
+        (lambda s, h, f, a, g: answers.block_bytes(s, h, a), "Which arrays have h features for each place"),
+        (lambda *size: llama(norm=1)(*size) - 1, "Which arrays have h features for each place"),
+        (llama(inputs=3), "That is 1sh too few. Which arrays make that up?"),
+        (llama(sums=1, product=2), "That is 2sf too many and 1as too few. Which arrays make that up?"),
+        (lambda *size: None, "you say None; it should be a number of bytes"),
+        (lambda s, h, a: 0, "How many things is it given, and how many does it take?"),
     ],
 }
-test_replies = each_reply(lesson_16, attention=ATTENTION, block_bytes=BLOCKS, to_recompute=CHOICES)
+DEALT = {
+    "correct": [
+        (
+            [3, 3, 3, 4, 4, 5, 5, 5],
+            "25.3 GB. No other way has less there. Which device has the most to compute now?",
+        ),
+        (((3, 3, 3, 4, 4, 5, 5, 5),), "device 0 is the fullest"),
+    ],
+    "almost": [
+        ([3, 3, 4, 4, 4, 4, 5, 5], "device 2 is the fullest, with 26.4 GB. 6 are in flight there."),
+        ([2, 3, 3, 4, 4, 5, 5, 6], "device 7 is the fullest"),
+    ],
+    "keep working": [
+        (
+            [4] * 8,
+            "device 0 is the fullest, with 32.8 GB. 8 are in flight there. On which device does a block",
+        ),
+        ([4, 5, 5, 4, 4, 4, 4, 2], "device 1 is the fullest, with 35.6 GB."),
+        ([5, 5, 5, 4, 4, 3, 3, 3], "device 0 is the fullest, with 40.4 GB"),
+        ([5, 5, 5, 4, 4, 4, 4, 4], "those are 35 blocks. There are 32, beside embedding and head"),
+        ([0, 4, 4, 4, 5, 5, 5, 5], "device 0 has no block. What would it compute?"),
+        ([4, 4, 4, 4], "it should be a list of 8 whole numbers"),
+        ([4.0] * 8, "it should be a list of 8 whole numbers"),
+        (4, "you give 4; it should be a list of 8 whole numbers"),
+    ],
+}
+test_replies = each_reply(
+    lesson_16, attention=ATTENTION, block_bytes=BLOCKS, llama_bytes=LLAMA, deal_out=DEALT
+)

@@ -27,6 +27,7 @@ CHECKS = sorted(
 CHOICES = ("which_hides_it",)  #: questions with four answers to choose from
 #: what is answered with a number, a word, a table or rows; the others take functions
 VALUES = (*CHOICES, "name_the_bubble", "unlock", "short_and_small", "slots_by_hand", "best_order", "put_off")
+VALUES += ("deal_out",)
 #: those that take a table and a function, with the table
 TABLES = {"table_and_needs": NEEDS, "on_links": ON_LINKS}
 #: what may go wrong in any function, and what it is told
