@@ -1,6 +1,7 @@
 """Lesson 18: plan a real model, end to end."""
 
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isclose, isfinite
@@ -52,16 +53,19 @@ def short_name(row: Row) -> str:
     return f"{plan.t} {plan.K} {plan.R} {plan.b}"
 
 
+def numbers_in(guess: object) -> str | None:
+    """The numbers of a guess such as "1 x 2 x 4, b = 2", as ``short_name`` has them; None as it is."""
+    return None if guess is None else " ".join(re.findall(r"\d+", str(guess))) or str(guess)
+
+
 def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
     """A line for each t x K x R, a column for each b."""
-    found: dict[tuple[int, ...], str] = {
-        (plan.t, plan.K, plan.R, plan.b): says(row) for row in rows for plan in [plan_of(row)]
-    }
-    sizes = sorted({size for *_, size in found})
+    found = {(plan.t, plan.K, plan.R, plan.b): says(row) for row in rows for plan in [plan_of(row)]}
+    sizes = sorted({b for *_, b in found})
     lines = ["t x K x R" + "".join(f"{f'b = {b}':>9}" for b in sizes)]
-    for shape in sorted({tuple(each) for *each, _ in found}):
-        cells = "".join(f"{found.get((*shape, b), ''):>9}" for b in sizes)
-        lines.append(f"{' x '.join(map(str, shape)):<9}{cells}".rstrip())
+    for t, k, r in sorted({(t, k, r) for t, k, r, _ in found}):
+        cells = "".join(f"{found.get((t, k, r, b), ''):>9}" for b in sizes)
+        lines.append(f"{f'{t} x {k} x {r}':<9}{cells}".rstrip())
     return "\n".join(lines)
 
 

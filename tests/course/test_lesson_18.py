@@ -118,6 +118,12 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert_each_is_told(natural("18", "Eight devices for each block"), 16.2, within=0.3)
 
 
+def test_a_guess_at_a_plan_is_read_generously():
+    for guess in ("1 1 8 2", "1 x 1 x 8, b = 2", (1, 1, 8, 2)):
+        assert lesson_18.numbers_in(guess) == "1 1 8 2"
+    assert lesson_18.numbers_in(None) is None and lesson_18.numbers_in("eight copies") == "eight copies"
+
+
 def wrong_term(i, ask):
     """Four terms, one of them with a mistake."""
     return lambda plan: [mistaken(plan)[i][ask] if j == i else each for j, each in enumerate(terms(plan))]
