@@ -91,7 +91,7 @@ class MeasuredPriced(Priced):
     def memory(self) -> tuple[dict[str, int], ...]:
         return tuple({} for _ in self.layout.schedule.placement)
 
-    def _pieces(self, *_, **__) -> np.ndarray:
+    def piece_times(self, *_, **__) -> np.ndarray:
         return self.times.T
 
     def _simulated(self, costs: Costs, messages: bool) -> Timeline:

@@ -29,7 +29,7 @@ from gpipe_sim.memory.profile import Size
 from gpipe_sim.planning.space import OWNER, SEVERAL, Way, block_of, divisors
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.groups import Group, stage_links
-from gpipe_sim.pricing.held import STATIC, Outlined, _outlined, _static
+from gpipe_sim.pricing.held import STATIC, Outlined, outlined_on, static_bytes
 from gpipe_sim.pricing.layout import Layout, read_cut, read_layout
 from gpipe_sim.pricing.mixed import homes, of_pipeline
 from gpipe_sim.pricing.price import OPTIMIZER, Priced
@@ -176,7 +176,7 @@ class Problem:
         )  # fmt: skip
         full, apart = (layout.counts @ self._times(layout, schedule) for schedule in (WHOLE, SPLIT))
         share = tensor if dealt else 1
-        kept, pending, entry = _kept(_outlined(layout, tensor // share), microbatch)
+        kept, pending, entry = _kept(outlined_on(layout, tensor // share), microbatch)
         return Columns(
             running(full[:, 0]),
             running(apart[:, 1]),
@@ -184,7 +184,7 @@ class Problem:
             running(full[:, 1] + full[:, 2]),
             running(layout.weights),
             running(layout.counts @ [piece.weights * piece.number for piece in layout.pieces]),
-            np.array([running(column) for column in zip(*_static(layout), strict=True)]),
+            np.array([running(column) for column in zip(*static_bytes(layout), strict=True)]),
             kept / share,
             pending / share,
             entry / share,
@@ -195,7 +195,7 @@ class Problem:
     def _times(self, layout: Layout, schedule: Schedule) -> Column:
         """F, I and W of each sort of layer."""
         priced = Priced(replace(layout, schedule=schedule), self.cluster)
-        return priced._pieces(self.cluster.accelerator, launched=True, summed=True, shared=False)
+        return priced.piece_times(self.cluster.accelerator, launched=True, summed=True, shared=False)
 
     def priced(self, way: Way, cut: Cut) -> Priced:
         layout = read_layout(

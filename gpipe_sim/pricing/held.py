@@ -38,7 +38,7 @@ AT_ONCE = 2  #: layers whose weights are whole: one is used while the next one c
 
 def held(layout: Layout) -> tuple[Held, ...]:
     """For each device of a pipeline, the most bytes that it holds of each category."""
-    stages = _stages(layout, _static(layout))
+    stages = _stages(layout, static_bytes(layout))
     found = []
     for on, computed in zip(layout.schedule.placement, _computed(layout), strict=True):
         layers = [layer for stage in on for layer in stages[stage]]
@@ -57,9 +57,9 @@ def _stages(layout: Layout, layers: Sequence[Any]) -> tuple[tuple[Any, ...], ...
     return tuple(tuple(layers[end - size : end]) for size, end in zip(layout.cut, ends, strict=True))
 
 
-def _static(layout: Layout) -> list[tuple[int, int, int]]:
+def static_bytes(layout: Layout) -> list[tuple[int, int, int]]:
     """Of each layer the bytes of its weights, of their gradients and of their state."""
-    outlined = _outlined(layout, layout.tensor)
+    outlined = outlined_on(layout, layout.tensor)
     each = zip(outlined.profile.layers, outlined.weights, outlined.counts, strict=True)
     return [
         (sum(layer.parameters.values()), weights * layout.gradient_bytes, layer.state)
@@ -78,7 +78,7 @@ def _gathered(layout: Layout, weights: Sequence[int]) -> int:
 def _computed(layout: Layout) -> Iterator[Held]:
     """What is kept between actions and what is on its way; and what an action has beside that."""
     share = layout.tensor if layout.sequence_parallel else 1
-    outlined = _outlined(layout, layout.tensor // share)
+    outlined = outlined_on(layout, layout.tensor // share)
     layers = [replace(layer, parameters={}, gradients={}, state=0) for layer in outlined.profile.layers]
     each = [layer for layer, count in zip(layers, outlined.counts, strict=True) for _ in range(count)]
     samples = len(layout.batch[0]) // layout.replicas
@@ -97,7 +97,7 @@ class Outlined(NamedTuple):
     weights: tuple[int, ...]
 
 
-def _outlined(layout: Layout, tensor: int) -> Outlined:
+def outlined_on(layout: Layout, tensor: int) -> Outlined:
     shapes = [each for array in layout.batch for each in (array.shape[1:], array.dtype.str)]
     return _of(layout.model, tensor, layout.recompute, layout.loss, layout.optimizer, *shapes)
 

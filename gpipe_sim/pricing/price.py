@@ -197,14 +197,14 @@ class Priced:
         """F, I and W of each stage, with what the host does, tensor parallelism sums, and replicas send."""
         counts = self.layout.counts if counts is None else counts
         on = homes(self.layout.schedule.placement, self.devices)
-        known = {each: self._pieces(each, launched, summed, shared) for each in {*on}}
+        known = {each: self.piece_times(each, launched, summed, shared) for each in {*on}}
         rows = [row @ known[each] for row, each in zip(counts, on, strict=True)]
         forward, input_grad, weight_grad = np.array(rows).T.tolist()
         overheads = [device.accelerator.overhead for device in self.devices]
         overhead = overheads if len({*overheads}) > 1 else overheads[0]
         return Costs(forward, input_grad, weight_grad, overhead=overhead)
 
-    def _pieces(self, accelerator: Accelerator, launched: bool, summed: bool, shared: bool) -> np.ndarray:
+    def piece_times(self, accelerator: Accelerator, launched: bool, summed: bool, shared: bool) -> np.ndarray:
         """F, I and W of each piece, (pieces, 3)."""
         if not launched:
             accelerator = replace(accelerator, launch=0, exposed=0)
