@@ -270,6 +270,12 @@ def test_a_pipeline_of_two_large_cards_and_two_small():
         gp.pricing.Mixed(mixed)
 
 
+def test_layers_that_are_no_blocks_need_no_cut_on_one_device():
+    batch = (gp.MetaArray((8, 64), "f4"), gp.MetaArray((8,), "i4"))
+    priced = gp.price(gp.mlp([64, 64, 64, 10]), gp.Cluster(1, gp.pricing.A100, memory=80e9), batch)
+    assert priced.layout.cut == (5,) and sum(priced.parts.values()) == pytest.approx(priced.time)
+
+
 def test_a_layout_knows_what_a_message_is():
     how = {"tensor": 2, "pipeline": 2, "schedule": gp.OneFOneB}
     for dealt in (False, True):

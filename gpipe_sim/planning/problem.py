@@ -147,13 +147,15 @@ class Problem:
         return None
 
     def differing(self, recompute: Sequence[str], tensor: int, microbatch: int) -> list[str]:
-        """Without "selective" where no layer has an attention to make again, and it is as "none"."""
-        both = {"none", "selective"} <= {*recompute}
-        if both and self._columns(tensor, microbatch, "none", False).alike(
-            self._columns(tensor, microbatch, "selective", False)
-        ):
-            return [each for each in recompute if each != "selective"]
-        return list(recompute)
+        """Without what is as "none": "selective" where no layer has an attention to make again, say."""
+        plain = self._columns(tensor, microbatch, "none", False)
+        return [
+            each
+            for each in recompute
+            if each == "none"
+            or "none" not in recompute
+            or not plain.alike(self._columns(tensor, microbatch, each, False))
+        ]
 
     def zeros(self, wanted: Sequence[int], replicas: int) -> list[int]:
         """Without 0 where 1 is as fast: it gathers updated weights in place of half of a gradients' ring."""

@@ -230,6 +230,8 @@ def read_cut(layers: Sequence[Layer], stages: int, cut: Sequence[int] | None) ->
             says = f"price needs cut= to share out {len(layers)} layers to {stages} stages"
             raise ValueError(f"{says} {got(list(sizes))}")
         return sizes
+    if stages == 1:
+        return (len(layers),)
     names = [repr(layer) for layer in layers]
     [(block, count)] = Counter(names).most_common(1)
     before, after = names.index(block), len(names) - 1 - names[::-1].index(block)
