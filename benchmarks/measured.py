@@ -58,7 +58,7 @@ def starting_from(rows: Sequence[Row]) -> gp.Cluster:
         raise ValueError(f"rows to fit have to be of one card (got {', '.join(sorted(cards))})")
     [said] = cards
     card = next((name for name in SHEET if name in said), "")
-    most, moved = SHEET.get(card, (inf, inf))
+    most, moved, *_ = SHEET.get(card, (inf, inf))
     rate = min(0.9 * most, max(flops(row) / (row.time or inf) for row in rows))
     hbm = min(0.9 * moved, rate / 40)
     gpu = gp.Accelerator(

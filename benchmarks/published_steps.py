@@ -58,7 +58,7 @@ def recompute() -> Iterator[Step]:
 def megatron() -> Iterator[Step]:
     """Narayanan et al. 2021, arXiv:2104.04473, table 1: TFLOP/s per GPU, from which the seconds follow.
 
-    Samples of a microbatch are not printed: as many as fit the batch, at most 16 without a pipeline, and one
+    Samples of a microbatch are not printed: as many as fit the batch, at most 4 without a pipeline, and one
     with it, as in the paper's figures; stages per device neither: two where that divides, three for 530B.
     """
     table = (

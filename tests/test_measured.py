@@ -5,12 +5,14 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.measured import BY_HAND, RESULTS
+from benchmarks.measured import BY_HAND, RESULTS, starting_from
+from gpipe_sim.pricing.hardware import SHEET
 from gpipe_sim.pricing.price import Priced
 from gpipe_sim.pricing.rows import measured_rows, on, read_rows
 
@@ -129,3 +131,9 @@ def test_numbers_by_hand_still_give_these_errors():
     for said in RESULT["rows"]["one-node"][::10]:
         row = rows[said["measured"]]
         assert Priced(row.layout, on(BY_HAND, row.devices)).time == pytest.approx(said["by hand"], rel=1e-5)
+
+
+def test_a_fit_to_rows_of_a_named_card_begins_below_its_data_sheet():
+    row = measured_rows("one-node")[0]
+    named = replace(row, given={**row.given, "card": "NVIDIA H100 80GB HBM3"})
+    assert 0 < starting_from([named]).accelerator.flops < SHEET["H100"][0]
