@@ -124,3 +124,21 @@ def test_it_leaves_out_what_cannot_hold_the_weights():
 def test_a_batch_that_cannot_be_cut_has_none():
     with pytest.raises(ValueError, match="lower_bound finds no way to deal out 8 samples"):
         lower_bound(model(), cluster(4), tokens(), microbatch=[5])
+
+
+def test_a_higher_zero_stage_may_be_slower_and_the_bound_knows_it():
+    """Weights that take more bytes than their gradients are better summed than gathered."""
+    layers, batch = (
+        [gp.core.Linear(512, 512, rng=np.random.default_rng(0))],
+        (np.zeros((4, 512)), np.zeros((4,), int)),
+    )
+    where = gp.Cluster(4, gp.Accelerator(1e13, hbm=1e12), 1e9, gp.Link(bandwidth=1e9))
+    prices = [gp.price(layers, where, batch, replicas=4, zero=zero).time for zero in (0, 1)]
+    assert prices[0] < prices[1]
+    assert gp.planning.lower_bound(layers, where, batch, replicas=[4]) <= prices[0] * (1 + 1e-9)
+
+
+def test_the_fastest_of_unequal_cards_is_as_fast_in_weights_products_as_any():
+    cards = [gp.Accelerator(100e12, linear=rate) for rate in (200e12, 50e12)]
+    assert gp.pricing.mixed.best_of(cards).linear == 200e12
+    assert gp.pricing.mixed.best_of([gp.Accelerator(100e12), cards[1]]).linear == 100e12

@@ -13,7 +13,7 @@ parallelism, the host and recompute cost. ``least_time`` asks it of a mesh on av
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,18 +231,21 @@ def bound_of_all(
     problem: Problem, tensor: Wanted, replicas: Wanted, microbatch: Wanted, zero
 ) -> float | None:
     """The least of all meshes and microbatches, None if there are none."""
-    ways = _any_order(problem, tensor, replicas, microbatch, max(zero))
+    ways = _any_order(problem, tensor, replicas, microbatch, zero)
     return min((least_time(problem, *each) for each in ways), default=None)
 
 
-def _any_order(problem: Problem, tensor, replicas, microbatch, zero: int) -> Iterator[tuple[Way, Order]]:
+def _any_order(
+    problem: Problem, tensor, replicas, microbatch, wanted: Sequence[int]
+) -> Iterator[tuple[Way, Order]]:
     devices = problem.cluster.devices
     order: Any = None
     for t, r in meshes(problem, tensor, replicas):
         k = devices // t // r
         for size in sizes(problem.samples, r, microbatch) if k <= problem.count else ():
             m, rest = divmod(problem.samples, r * size)
-            for dealt in (False, True)[: 1 + (t > 1)] if not rest else ():
+            dealing = (False, True)[: 1 + (t > 1)] if not rest else ()
+            for dealt, zero in product(dealing, problem.zeros(wanted, r)):
                 way = Way(t, k, r, size, order, "none", dealt, zero)
                 if problem.static(way)[-1] <= k * problem.cluster.memory:
                     yield from ((way, Order(k, m, copies)) for copies in (1, 2)[: 1 + (k % 2 == 0)])

@@ -8,7 +8,7 @@ from itertools import accumulate
 from gpipe_sim.errors import got, require
 from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.pricing.cluster import AT_ONCE, Cluster
-from gpipe_sim.pricing.hardware import TIMES, Accelerator
+from gpipe_sim.pricing.hardware import OTHERS, TIMES, Accelerator
 
 
 @dataclass(frozen=True, init=False)
@@ -53,11 +53,10 @@ class Mixed(Cluster):
 def best_of(accelerators: Sequence[Accelerator]) -> Accelerator:
     """As fast in everything as the fastest of them."""
     fastest = {name: max(getattr(each, name) for each in accelerators) for name in ("flops", "hbm")}
-    heads = [each.vocabulary or each.flops for each in accelerators]
+    fastest |= {name: max(getattr(each, name) or each.flops for each in accelerators) for name in OTHERS}
     least = (*TIMES, "exposed")
     return Accelerator(
         **fastest,
-        vocabulary=max(heads),
         **{name: min(getattr(each, name) for each in accelerators) for name in least},
     )
 
