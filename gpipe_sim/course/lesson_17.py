@@ -241,8 +241,9 @@ def _unequal(got: list[np.ndarray], where: str) -> str:
 
 
 class Owners:
-    """The rule by which devices update weights, of which each is its own number; it notes who updates them.
+    """The rule by which devices update weights; it notes who updates them.
 
+    A weight is its own number, and the length of the vector more for each device before the one that has it.
     ``whole`` are the sums of all gradients.
     """
 
@@ -254,15 +255,19 @@ class Owners:
         if not is_array(piece) or not is_array(total) or np.shape(piece) != np.shape(total):
             says = f"device {k} updates {shown(piece)} with {shown(total)}"
             raise keep_working(f"{says}. Which piece of the weights does that sum belong to?")
-        wrong = total != self.whole[piece.astype(int) % len(self.whole)]
+        own, places = np.divmod(piece.astype(int), len(self.whole))
+        if other := [each for each in own.tolist() if each != k]:
+            says = f"the optimizer of device {k} updates weights of device {other[0]}"
+            raise keep_working(f"{says}. On which device are they, and their sums?")
+        wrong = total != self.whole[places]
         if np.isin(total, self.whole)[wrong].any():
-            says = f"device {k} updates weight {piece[wrong][0]:g} with the gradient of another one"
+            says = f"device {k} updates weight {places[wrong][0]} with the gradient of another one"
             raise keep_working(f"{says}. Which piece has it the whole sum of?")
         if wrong.any():
             says = f"device {k} updates with a gradient that is not the sum of all"
             raise keep_working(f"{says}. After which round has a piece met all devices?")
         self.done[k] = self.done.get(k, 0) + piece.size
-        return updated(piece, total)
+        return updated(places.astype(np.float16), total)
 
 
 def updated(weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -278,15 +283,18 @@ def zero_1(answer: Callable) -> Reply:
         weights = np.arange(length, dtype=np.float16)
         gradients = list(np.random.default_rng(n).integers(-999, 999, (n, length)).astype(np.float32))
         owners = Owners(total := np.sum(gradients, axis=0))
-        got, links = _run(answer, gradients, where, [weights.copy() for _ in gradients], owners)
+        got, links = _run(answer, gradients, where, [weights + k * length for k in range(n)], owners)
         if question := _old_or_wrong(got, weights, total):
             return keep_working(f"{where}, {question}")
         if sum(owners.done.values()) > length:
             k = max(owners.done, key=lambda k: owners.done[k])
             says = f"{where} the weights are right, but device {k} updates {owners.done[k]} of them"
             return almost(f"{says}. Which of these does another device update too?")
+        if idle := [k for k in range(n) if k not in owners.done]:
+            says = f"{where} the weights are right, but device {idle[0]} updates none"
+            return almost(f"{says}. Which piece could it take?")
         due, sent = 6 * (n - 1) * length, sum(map(links.of, range(n)))
-        if sent != due or {*owners.done} != {*range(n)}:
+        if sent != due:
             says = f"{where} the weights are right, but all together send {sent} bytes"
             asks = "In which half does what go around, and how many bytes has a number of it?"
             return (almost if sent > due else keep_working)(f"{says}, and two halves of a ring {due}. {asks}")
@@ -299,7 +307,7 @@ def _old_or_wrong(got: list[np.ndarray], weights: np.ndarray, total: np.ndarray)
     for k, each in enumerate(got):
         for at in np.flatnonzero(each != new).tolist():
             says = f"number {at} of device {k} is "
-            if each[at] == weights[at]:
+            if each[at] % len(weights) == weights[at] and each[at] >= 0:
                 return f"{says}the weight that it was. How does a device get what others have updated?"
             if each[at] == total[at]:
                 return f"{says}a sum of gradients. What goes around in the second half?"

@@ -467,7 +467,7 @@ UPDATES = {
         for answer in (zero_1, partial(zero_1))
     ],
     "keep working": [
-        (passed_by_hand, "all together send 0 bytes, and two halves of a ring 216. In which half"),
+        (passed_by_hand, "the optimizer of device 1 updates weights of device 0"),
         (nothing_gathered, "number 3 of device 0 is the weight that it was. How does a device get"),
         (lambda gradients, links, weights, update: answers.ring_sum(gradients, links), "a sum of gradients."),
         (Z(("turn == n - 1", "turn == n - 2")), "is not the sum of all. After which round"),
