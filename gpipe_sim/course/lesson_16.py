@@ -236,4 +236,6 @@ def deal_out(blocks: object) -> Reply:
     if held[k] == LEAST:
         return correct(f"{full}. No other way has less there. Which device has the most to compute now?")
     says = almost if held[k] < 1.1 * LEAST else keep_working
+    if k == DEVICES - 1:
+        return says(f"{full}. Nowhere does a block take fewer bytes. What does it hold beside blocks?")
     return says(f"{full}. {DEVICES - k} are in flight there. On which device does a block take fewer bytes?")

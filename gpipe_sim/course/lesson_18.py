@@ -109,7 +109,7 @@ def _took(row: Row) -> float:
 
 
 Terms = tuple[float, float, float, float]
-NAMES = "the work", "the sums of the t devices", "the bubble", "the sum of the gradients"
+NAMES = "the work", "the summing over t devices", "the bubble", "the sum of the gradients"
 #: t, K and R of 1 and more; M smaller than K; blocks, features and places that are no powers of two.
 HIDDEN = (
     Plan(3, 4, 5, 6, 7, 12, 30, 20, 4000, 1e6, 1e5),

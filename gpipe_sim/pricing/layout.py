@@ -1,7 +1,7 @@
 """A configuration as it was asked for: what each device has to do and to send, however fast it is."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from inspect import signature
@@ -293,8 +293,3 @@ def _dealt(work: Work, alone: Work, tensor: int) -> Work:
     """With sequence parallelism all that is no product is dealt out by places: arXiv:2205.05198."""
     again = work.again and alone.again and work.again._replace(moved=alone.again.moved // tensor)
     return work._replace(moved=alone.moved // tensor, again=again)
-
-
-def blocks_of(layout: Layout) -> Iterator[Shape]:
-    """The shapes of its blocks."""
-    return iter(dict.fromkeys(piece.shape for piece in layout.pieces if piece.shape))
