@@ -276,6 +276,33 @@ def test_layers_that_are_no_blocks_need_no_cut_on_one_device():
     assert priced.layout.cut == (5,) and sum(priced.parts.values()) == pytest.approx(priced.time)
 
 
+def test_ends_of_a_model_move_the_bytes_of_the_arrays_that_they_read_and_write():
+    gpu, table = gp.Accelerator(1e30, hbm=1e9), gp.transformers.Embedding(512, 256, rng=None, dtype="f2")
+    priced = gp.price([table, *model()[1:]], cluster(1, gpu, gp.Link()), tokens())
+    nanoseconds = 1e9 * priced.piece_times(gpu, launched=True, summed=True, shared=False)
+    rows, logits = 64 * 256 * 2, 64 * 512 * 2
+    assert nanoseconds[0, 0] == pytest.approx(2 * rows), "rows of the table in, an array of them out"
+    assert nanoseconds[-1, 0] == pytest.approx(2 * logits), "logits in, their gradient out"
+
+
+def test_each_step_of_a_ring_is_late_by_the_latency_of_its_link():
+    assert Group(4, 1).ring(gp.Link(latency=1), 0) == 6
+    assert Group(4, 1).half(gp.Link(latency=1, bandwidth=2), 16) == 3 * (1 + 4 / 2)
+
+
+def test_messages_leave_a_node_that_the_replicas_of_a_stage_fill():
+    """Four replicas of stage 0 are on devices 0 to 3, those of stage 1 on 4 to 7."""
+    fast, slow = gp.Link(bandwidth=1e12), gp.Link(bandwidth=1e8)
+
+    def messages(links):
+        return gp.price(model(), cluster(8, links=links), tokens(), pipeline=2).parts["messages"]
+
+    four, eight = (gp.Nodes(many, inside=fast, between=slow) for many in (4, 8))
+    assert messages(four) == pytest.approx(messages(slow))
+    assert messages(eight) == pytest.approx(messages(fast))
+    assert messages(slow) > 100 * messages(fast) > 0
+
+
 def test_a_layout_knows_what_a_message_is():
     how = {"tensor": 2, "pipeline": 2, "schedule": gp.OneFOneB}
     for dealt in (False, True):

@@ -5,6 +5,7 @@ import pytest
 
 import gpipe_sim as gp
 from gpipe_sim.core.memory import ACTIVATIONS, MESSAGES
+from gpipe_sim.pricing.held import static_bytes
 from gpipe_sim.pricing.sharing import Sharing
 
 GIB = 2**30
@@ -125,7 +126,8 @@ def test_replicas_share_out_state_then_gradients_then_weights():
             for name, least in (("optimizer", 1), ("gradients", 2), ("weights", 3)):
                 assert each[name] == -(-whole[name] // (4 if zero >= least else 1))
             assert (each["activations"], each["running"]) == (whole["activations"], whole["running"])
-        assert [each["gathered"] > 0 for each in (whole, *shared)] == [False] * 3 + [True]
+        sizes = sorted(weights for weights, _, _ in static_bytes(small(3).layout))
+        assert [each["gathered"] for each in (whole, *shared)] == [0, 0, 0, sum(sizes[-2:])], "two blocks"
         assert small(3, "step").memory[device]["gathered"] == whole["weights"]
 
 

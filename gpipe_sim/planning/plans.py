@@ -254,7 +254,8 @@ class Plans:
     @property
     def gap(self) -> float:
         """The share by which the best plan is at most slower than the best that there can be."""
-        return max(0.0, float(self.best.time) / self.bound - 1)  # they may be equal but for rounding
+        found = float(self.best.time) / self.bound - 1
+        return found if abs(found) > 1e-9 else 0.0  # they may be equal but for rounding
 
     @property
     def frontier(self) -> tuple[Plan, ...]:

@@ -344,7 +344,7 @@ DEALT = {
     ],
     "almost": [
         ([3, 3, 4, 4, 4, 4, 5, 5], "device 2 is the fullest, with 26.4 GB. 6 are in flight there."),
-        ([2, 3, 3, 4, 4, 5, 5, 6], "device 7 is the fullest"),
+        ([2, 3, 3, 4, 4, 5, 5, 6], "Nowhere does a block take fewer bytes. What does it hold beside blocks?"),
     ],
     "keep working": [
         (

@@ -254,6 +254,12 @@ def passed_by_hand(gradients, links, weights, update):
     return [np.concatenate([update(k, own, total) for k, (total, own) in enumerate(cut)])] * n
 
 
+def all_by_device_0(gradients, links, weights, update):
+    sums = answers.ring_sum(gradients, links)
+    new = update(0, weights[0], sums[0])
+    return answers.ring_sum([new, *(0 * new for _ in gradients[1:])], links)
+
+
 Z = partial(changed, zero_1)
 
 
@@ -468,6 +474,8 @@ UPDATES = {
     ],
     "keep working": [
         (passed_by_hand, "the optimizer of device 1 updates weights of device 0"),
+        (Z(("update(k,", "update(i,")), "of device 1 updates weights of device 0. On which device are they"),
+        (Z(("weights[k], n)", "weights[0], n)")), "of device 1 updates weights of device 0. On which device"),
         (nothing_gathered, "number 3 of device 0 is the weight that it was. How does a device get"),
         (lambda gradients, links, weights, update: answers.ring_sum(gradients, links), "a sum of gradients."),
         (Z(("turn == n - 1", "turn == n - 2")), "is not the sum of all. After which round"),
@@ -485,6 +493,7 @@ UPDATES = {
         (7, "pass in a function, not 7"),
     ],
     "almost": [
+        (all_by_device_0, "the weights are right, but device 1 updates none. Which piece could it take?"),
         (plain_copies, "device 0 updates 12 of them. Which of these does another device update too?"),
         (by_one_device, "device 0 updates 48 of them. Which of these does another device"),
         (sums_and_weights, "send 432 bytes, and two halves of a ring 216. In which half does what go"),
