@@ -95,8 +95,9 @@ class Calibration:
 def calibrate(cluster: Cluster | Accelerator, rows: Sequence[Row], shapes: bool = True) -> Calibration:
     """The numbers of a cluster from measured steps, such as ``pricing.read_rows(path)`` gives.
 
-    ``cluster`` says what to begin with, and what to fit: every number that it states of its accelerator and
-    links; for rows of one device it may be an accelerator. A number ends within a twentieth and twenty times
+    ``cluster`` says what to begin with, and what to fit: every rate and time that it states of its
+    accelerator but an overhead, and the bandwidths of ``Nodes``. Latencies and a plain ``Link`` stay as they
+    are. For rows of one device it may be an accelerator. A number ends within a twentieth and twenty times
     what it was; the rates of a card that says what its data sheet promises stay below that. With ``shapes``
     each shape of block, (samples, places, features, tensor degree), gets a factor, the median of its rows,
     nearer to 1 the less rows of one shape agree.
