@@ -12,8 +12,7 @@ from math import inf
 from statistics import median
 
 from gpipe_sim.pricing.calibrate import Calibration, Errors
-from gpipe_sim.pricing.price import Priced
-from gpipe_sim.pricing.rows import Row, on
+from gpipe_sim.pricing.rows import Row
 
 NOTHING, MEMORY = (
     "nothing",
@@ -21,7 +20,7 @@ NOTHING, MEMORY = (
 )  #: what is no product, and products that wait for their operands
 SCALES: dict[str, Callable[[Row], Hashable]] = {
     "one factor": lambda _: None,
-    "with shapes": lambda row: next(piece.shape for piece in row.layout.pieces if piece.shape),
+    "with shapes": lambda row: row.layout.shapes[0],
 }
 
 
@@ -37,11 +36,10 @@ def ablation(found: Calibration, fit: Sequence[Row], others: Sequence[Row]) -> d
 
 def _times(found: Calibration, row: Row) -> dict[str, float]:
     """What a step takes with nothing left out, and with each part; the work itself stays."""
-    cluster = on(found.cluster, row.devices)
-    priced = Priced(row.layout, cluster)
-    bare = replace(cluster, accelerator=replace(cluster.accelerator, hbm=inf, card=""))
+    priced = row.priced(found.cluster)
+    bare = replace(found.cluster, accelerator=replace(found.cluster.accelerator, hbm=inf, card=""))
     parts = {name: priced.time - part for name, part in priced.parts.items() if name != "work"}
-    return {NOTHING: priced.time, **parts, MEMORY: Priced(row.layout, bare).time}
+    return {NOTHING: priced.time, **parts, MEMORY: row.priced(bare).time}
 
 
 def _error(
@@ -55,8 +53,8 @@ def _error(
     found = defaultdict(list)
     for row, time in zip(fit, times, strict=True):
         for key in {scale(row), None}:
-            found[key].append((row.time or 0.0) / time)
+            found[key].append(row.seconds / time)
     factors = {key: median(each) for key, each in found.items()}
     pairs = zip(others, asked, strict=True)
-    off = [factors.get(scale(row), factors[None]) * time / (row.time or 1.0) - 1 for row, time in pairs]
+    off = [row.off(factors.get(scale(row), factors[None]) * time) for row, time in pairs]
     return Errors.of(off).mean

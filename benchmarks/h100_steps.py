@@ -54,16 +54,13 @@ class Fp8Step:
         """ValueError with context parallelism."""
         if self["context"] > 1:
             raise ValueError(f"{self.name} has context parallelism, which is not predicted")
-        several = self["stages_per_device"]
-        how: dict[str, Any] = (
-            {"schedule": gp.Interleaved1F1B, "stages_per_device": several} if several > 1 else {}
-        )
-        how |= {name: self[name] for name in ("tensor", "pipeline", "zero")}
+        how: Any = {name: self[name] for name in ("tensor", "pipeline", "stages_per_device", "zero")}
+        kind = gp.Interleaved1F1B if self["stages_per_device"] > 1 else gp.OneFOneB
         cluster = gp.Cluster(self["gpus"], accelerator, memory=80e9, links=links)
         x = gp.MetaArray((self["global_batch"], self["sequence"]), "i4")
         return gp.price(
             _model(self.given["model"]), cluster, (x, x), microbatch=self["micro_batch"],
-            sequence_parallel=self["tensor"] > 1, **how,
+            schedule=kind, sequence_parallel=self["tensor"] > 1, **how,
         )  # fmt: skip
 
 

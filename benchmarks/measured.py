@@ -25,8 +25,7 @@ from benchmarks.h100_steps import FITTED, fitted, fp8_steps
 from benchmarks.published_steps import FREE, INSIDE, NODE, ONE_FACTOR
 from gpipe_sim.pricing.calibrate import Calibration, Errors, calibrate
 from gpipe_sim.pricing.hardware import SHEET
-from gpipe_sim.pricing.price import Priced
-from gpipe_sim.pricing.rows import Row, measured_rows, on, read_rows
+from gpipe_sim.pricing.rows import Row, measured_rows, read_rows
 
 RESULTS = Path(__file__).parent / "results" / "measured.json"
 #: 800 Gb/s from each node, as vTrain states for its cluster. That groups of some devices of a node use the
@@ -43,7 +42,7 @@ def predicted(found: Calibration | gp.Cluster, rows: Sequence[Row]) -> list[floa
     """The seconds of each row's step."""
     if isinstance(found, Calibration):
         return [found.price(row).time for row in rows]
-    return [Priced(row.layout, on(found, row.devices)).time for row in rows]
+    return [row.priced(found).time for row in rows]
 
 
 def starting_from(rows: Sequence[Row]) -> gp.Cluster:
@@ -59,7 +58,7 @@ def starting_from(rows: Sequence[Row]) -> gp.Cluster:
     [said] = cards
     card = next((name for name in SHEET if name in said), "")
     most, moved, *_ = SHEET.get(card, (inf, inf))
-    rate = min(0.9 * most, max(flops(row) / (row.time or inf) for row in rows))
+    rate = min(0.9 * most, max(flops(row) / row.seconds for row in rows))
     hbm = min(0.9 * moved, rate / 40)
     gpu = gp.Accelerator(
         rate, hbm=hbm, launch=1e-5, exposed=0.3, vocabulary=rate, microbatch=1e-4, step=1e-3, card=card
@@ -78,7 +77,7 @@ def flops(row: Row) -> float:
 
 def off(times: Sequence[float], rows: Sequence[Row]) -> dict[str, float]:
     """The errors on these rows, and the share of them within a tenth."""
-    errors = [each / (row.time or 1) - 1 for each, row in zip(times, rows, strict=True)]
+    errors = [row.off(each) for each, row in zip(times, rows, strict=True)]
     return asdict(Errors.of(errors)) | {"within 10%": sum(abs(e) < 0.1 for e in errors) / len(errors)}
 
 
@@ -109,7 +108,7 @@ def regret(times: Sequence[float], rows: Sequence[Row]) -> dict[str, float]:
     """Of groups with several rows: how often the predicted best is the best, and how much longer it takes."""
     groups = defaultdict(list)
     for row, each in zip(rows, times, strict=True):
-        groups[group(row)].append((each, row.time or 0.0))
+        groups[group(row)].append((each, row.seconds))
     chosen = [min(some)[1] / min(time for _, time in some) - 1 for some in groups.values() if len(some) > 2]
     best = sum(each == 0 for each in chosen)
     return {"groups": len(chosen), "best found": best, "mean": statistics.mean(chosen), "worst": max(chosen)}
@@ -120,7 +119,7 @@ def one_of_each_shape(rows: Sequence[Row], seed: int = 0) -> tuple[list[Row], li
     shuffled = random.Random(seed).sample(list(rows), len(rows))
     first: dict[tuple, Row] = {}
     for row in shuffled:
-        first.setdefault(shape(row), row)
+        first.setdefault(row.layout.shapes[0], row)
     chosen = [*first.values(), *(row for row in shuffled if row not in first.values())][:SMALL]
     return chosen, [row for row in shuffled if row not in chosen]
 
@@ -176,7 +175,7 @@ def in_seconds(found: Calibration, rows: Sequence[Row]) -> Iterator[dict]:
     for row, by_hand in zip(rows, predicted(BY_HAND, rows), strict=True):
         priced = found.price(row)
         most = max(priced.parts.items() - {("work", priced.parts["work"])}, key=lambda part: part[1])[0]
-        times = {"measured": row.time or 0.0, "by hand": by_hand, "with shapes": priced.time}
+        times = {"measured": row.seconds, "by hand": by_hand, "with shapes": priced.time}
         yield {name: float(f"{time:.6g}") for name, time in times.items()} | {"most": most}
 
 
@@ -200,7 +199,7 @@ def second_hardware() -> dict:
 
 def harder(one: Sequence[Row], many: Sequence[Row]) -> Iterator[tuple[str, dict]]:
     """Rows unlike those of the fit."""
-    yield "shapes of blocks never seen", never_seen(one, shape, folds=4)
+    yield "shapes of blocks never seen", never_seen(one, lambda row: row.layout.shapes[0], folds=4)
     yield "samples of a microbatch never seen", never_seen(one, lambda row: row.layout.microbatch)
     yield "tensor degrees never seen", never_seen(one, lambda row: row.layout.tensor)
     yield "features never seen", never_seen(one, lambda row: row.given["hidden"])
@@ -210,11 +209,6 @@ def harder(one: Sequence[Row], many: Sequence[Row]) -> Iterator[tuple[str, dict]
     fit, others = halves(many)
     yield "many nodes, models never seen", off(predicted(calibrate(BY_HAND, fit), others), others)
     yield "many nodes from one node", off(predicted(calibrate(BY_HAND, one), many), many)
-
-
-def shape(row: Row) -> tuple[int, ...]:
-    """Of its blocks."""
-    return next(piece.shape for piece in row.layout.pieces if piece.shape) or ()
 
 
 def never_seen(rows: Sequence[Row], key: Callable[[Row], Any], folds: int = 8) -> dict[str, float]:
@@ -227,7 +221,7 @@ def never_seen(rows: Sequence[Row], key: Callable[[Row], Any], folds: int = 8) -
         out = [row for row in rows if key(row) in left]
         others = [row for row in rows if key(row) not in left]
         found = calibrate(BY_HAND, random.Random(0).sample(others, min(MANY, len(others))), shapes=False)
-        errors += [time / (row.time or 1) - 1 for time, row in zip(predicted(found, out), out, strict=True)]
+        errors += map(Row.off, out, predicted(found, out))
     return asdict(Errors.of(errors))
 
 

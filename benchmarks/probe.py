@@ -187,7 +187,7 @@ def checked(rows: Sequence[Row], others: Sequence[Row]) -> dict[str, Errors]:
     """How far off is what the rows predict of others: of all, and apart by whether their shapes are known."""
     found = calibrate(starting_from(rows), rows)
     print(f"{found.cluster.accelerator}\n{found}")
-    errors = [each / (row.time or 1) - 1 for each, row in zip(predicted(found, others), others, strict=True)]
+    errors = [*map(Row.off, others, predicted(found, others))]
     new = [bool(found.price(row).unseen) for row in others]
     parts = {"all": errors}
     parts["shapes that were probed"] = [e for e, unseen in zip(errors, new, strict=True) if not unseen]

@@ -1,7 +1,7 @@
 """Whole training steps that papers and logs print: what was run, and the seconds of a step. A100s, GPTs.
 
-``factor`` is set where what was printed cannot be explained by what is known of the run: it is what the first
-step of a group says, and stands in the results as a factor, never as a device's rate.
+What the groups in ``ONE_FACTOR`` printed cannot be explained by what is known of the runs. The results have a
+factor for each, which its first step says; it is never taken for a device's rate.
 """
 
 from collections.abc import Iterator
@@ -47,8 +47,8 @@ def recompute() -> Iterator[Step]:
     )
     for blocks, features, heads, pipeline, several, batch, size, full, selective in table:
         kind = gp.Interleaved1F1B if several > 1 else gp.OneFOneB
-        how = {"tensor": 8, "pipeline": pipeline, "microbatch": size, "schedule": kind}
-        how |= {"stages_per_device": several} if several > 1 else {}
+        how = {"tensor": 8, "pipeline": pipeline, "schedule": kind}
+        how |= {"microbatch": size, "stages_per_device": several}
         model, devices = (blocks, features, heads, 51_200), 8 * pipeline
         yield Step("2205.05198 table 5", model, devices, batch, full, how | {"recompute": "full"})
         how |= {"recompute": "selective", "sequence_parallel": True}

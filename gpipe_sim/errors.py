@@ -175,8 +175,9 @@ def as_dtype(value) -> np.dtype:
 
 def result_type(*dtypes) -> np.dtype:
     """NumPy's, but two bytes that were called bfloat16 are called so again."""
-    found, names = np.result_type(*dtypes), [called(each) for each in dtypes if isinstance(each, np.dtype)]
-    return BFLOAT16 if found == BFLOAT16 and "bfloat16" in names else found
+    found = np.result_type(*dtypes)
+    renamed = (called(each) for each in dtypes if isinstance(each, np.dtype) and each.metadata)
+    return BFLOAT16 if found == BFLOAT16 and "bfloat16" in renamed else found
 
 
 def floating(owner: str, dtype, on_paper: bool = False) -> np.dtype:

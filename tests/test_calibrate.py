@@ -11,7 +11,7 @@ from benchmarks.h100_steps import FITTED, fitted, fp8_steps
 from benchmarks.measured import BY_HAND, predicted_by_cluster
 from gpipe_sim.pricing.calibrate import calibrate
 from gpipe_sim.pricing.price import Priced
-from gpipe_sim.pricing.rows import measured_rows, on
+from gpipe_sim.pricing.rows import measured_rows
 
 scipy = pytest.importorskip("scipy")
 
@@ -21,7 +21,7 @@ FEW = random.Random(1).sample(measured_rows("one-node"), 40)
 def test_numbers_that_made_the_steps_come_back():
     truth = replace(gp.pricing.A100, flops=230e12, hbm=1.4e12, launch=4e-5, exposed=0.3, call=2e-4)
     made = replace(BY_HAND, accelerator=truth)
-    rows = [replace(row, time=Priced(row.layout, on(made, row.devices)).time, given={}) for row in FEW]
+    rows = [replace(row, time=row.priced(made).time, given={}) for row in FEW]
     rows = [replace(row, given={"row": str(i)}) for i, row in enumerate(rows)]
     found = calibrate(BY_HAND, rows)
     for name in ("flops", "hbm", "launch", "exposed", "call", "vocabulary"):
@@ -38,8 +38,8 @@ def from_few():
 def test_rows_that_were_left_out_are_predicted_better_than_by_hand():
     found = from_few()
     rest = [row for row in measured_rows("one-node") if row not in FEW][::5]
-    fitted = [abs(found.price(row).time / row.time - 1) for row in rest]
-    by_hand = [abs(Priced(row.layout, on(BY_HAND, row.devices)).time / row.time - 1) for row in rest]
+    fitted = [abs(row.off(found.price(row).time)) for row in rest]
+    by_hand = [abs(row.off(row.priced(BY_HAND).time)) for row in rest]
     assert sum(fitted) < 0.5 * sum(by_hand)
     assert found.fitted.mean < found.left_out.mean < 0.1 and "left out" in str(found)
     assert set(found.at_bounds) <= {"flops", "hbm", "step", "microbatch"}
@@ -47,7 +47,7 @@ def test_rows_that_were_left_out_are_predicted_better_than_by_hand():
 
 def test_the_same_shapes_have_factors_and_others_are_said_to_be_unseen():
     found = from_few()
-    seen = {piece.shape for row in FEW for piece in row.layout.pieces if piece.shape}
+    seen = {shape for row in FEW for shape in row.layout.shapes}
     assert found.factors.keys() == seen
     assert found.price(FEW[0]).unseen == ()
     assert found.price(measured_rows("many-nodes")[0]).unseen
@@ -58,6 +58,8 @@ def test_too_few_rows_rows_without_a_time_and_rows_that_contradict_are_refused()
         calibrate(BY_HAND, FEW[:1])
     with pytest.raises(ValueError, match="rows with a time"):
         calibrate(BY_HAND, [*FEW, replace(FEW[0], time=None)])
+    with pytest.raises(ValueError, match="a row has no time"):
+        replace(FEW[0], time=None).off(1)
     with pytest.raises(ValueError, match="rows that agree: one configuration took"):
         calibrate(BY_HAND, [*FEW, replace(FEW[0], time=2 * FEW[0].time)])
 

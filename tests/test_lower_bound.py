@@ -5,10 +5,11 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from planned import cluster, model, tokens, toy
+from planned import all_ways, cluster, model, tokens, toy
 
 import gpipe_sim as gp
 from gpipe_sim.planning import lower_bound
+from gpipe_sim.planning.bounds import Order, least_time
 from gpipe_sim.planning.problem import Problem
 from gpipe_sim.planning.space import Way
 from gpipe_sim.pricing.price import Priced
@@ -107,6 +108,19 @@ def test_it_counts_what_tensor_parallelism_costs():
     sums = 4 * 4 + 2  # two forward and two backward in each of four blocks, and those of embedding and head
     assert bound(gp.Link(), call=1) == pytest.approx(least + sums, rel=1e-8)
     assert bound(gp.Link(bandwidth=1000)) > least and bound(gp.Link(), launch=50) > least
+
+
+@pytest.mark.parametrize(("node", "devices"), [(8, 6), (4, 3)])
+def test_groups_that_do_not_fill_their_node_are_bounded_on_the_links_that_they_are_priced_on(node, devices):
+    """Two groups of three in a node of eight, and one in a node of four: the bound took them to leave it."""
+    links = gp.Nodes(node, gp.Link(bandwidth=8000), gp.Link(latency=30, bandwidth=20))
+    layers = gp.gpt(2, 24, 3, tokens=9, sequence=8, dtype="f2")
+    problem = Problem("plan", layers, cluster(devices, links=links), tokens(), None, None)
+    found = [each for each in all_ways(problem) if each.tensor == 3]
+    assert found
+    for way in found:
+        priced = problem.priced(way, problem.even_cut(way))
+        assert 0.5 * priced.time < least_time(problem, way, Order.of(way.schedule)) <= priced.time, way
 
 
 def test_it_leaves_out_what_cannot_hold_the_weights():

@@ -13,8 +13,7 @@ import pytest
 
 from benchmarks.measured import BY_HAND, RESULTS, starting_from
 from gpipe_sim.pricing.hardware import SHEET
-from gpipe_sim.pricing.price import Priced
-from gpipe_sim.pricing.rows import measured_rows, on, read_rows
+from gpipe_sim.pricing.rows import measured_rows, read_rows
 
 ROOT = Path(__file__).parent.parent
 COMMITTED = ROOT / "gpipe_sim" / "data" / "measured" / "one-node.csv"
@@ -55,7 +54,7 @@ def test_rows_without_times_are_predicted_from_rows_with_times(tmp_path):
         off[name] = np.mean(
             [abs(time / float(row["ms"]) - 1) for time, row in zip(times, asked, strict=True)]
         )
-    expected = [1000 * Priced(row.layout, on(BY_HAND, row.devices)).time for row in read_rows(predict)]
+    expected = [1000 * row.priced(BY_HAND).time for row in read_rows(predict)]
     assert times == pytest.approx(expected, rel=1e-5)
     assert off["fitted"] < off["by hand"] < 0.1
 
@@ -130,7 +129,7 @@ def test_numbers_by_hand_still_give_these_errors():
     rows = {float(f"{row.time:.6g}"): row for row in measured_rows("one-node")}
     for said in RESULT["rows"]["one-node"][::10]:
         row = rows[said["measured"]]
-        assert Priced(row.layout, on(BY_HAND, row.devices)).time == pytest.approx(said["by hand"], rel=1e-5)
+        assert row.priced(BY_HAND).time == pytest.approx(said["by hand"], rel=1e-5)
 
 
 def test_a_fit_to_rows_of_a_named_card_begins_below_its_data_sheet():

@@ -17,7 +17,7 @@ from gpipe_sim.pricing.groups import Group
 from gpipe_sim.pricing.layer_times import Sums, layer_time
 from gpipe_sim.pricing.layout import read_layout
 from gpipe_sim.pricing.price import Priced
-from gpipe_sim.pricing.rows import measured_rows, on, read_rows
+from gpipe_sim.pricing.rows import measured_rows, read_rows
 from gpipe_sim.pricing.tensor_parts import tensor_parts
 from gpipe_sim.replicas import TensorParallel
 from gpipe_sim.replicas.ring import ring_all_reduce
@@ -154,7 +154,7 @@ def test_the_committed_rows_are_read_and_predicted_by_hand():
     for name, (count, most) in counts.items():
         rows = measured_rows(name)
         assert len(rows) == count
-        found = [Priced(row.layout, on(BY_HAND, row.devices)).time / row.time - 1 for row in rows]
+        found = [row.off(row.priced(BY_HAND).time) for row in rows]
         assert Errors.of(found).mean < most, name
 
 
@@ -279,7 +279,7 @@ def test_layers_that_are_no_blocks_need_no_cut_on_one_device():
 def test_ends_of_a_model_move_the_bytes_of_the_arrays_that_they_read_and_write():
     gpu, table = gp.Accelerator(1e30, hbm=1e9), gp.transformers.Embedding(512, 256, rng=None, dtype="f2")
     priced = gp.price([table, *model()[1:]], cluster(1, gpu, gp.Link()), tokens())
-    nanoseconds = 1e9 * priced.piece_times(gpu, launched=True, summed=True, shared=False)
+    nanoseconds = 1e9 * priced.piece_times(gpu, split=False)
     rows, logits = 64 * 256 * 2, 64 * 512 * 2
     assert nanoseconds[0, 0] == pytest.approx(2 * rows), "rows of the table in, an array of them out"
     assert nanoseconds[-1, 0] == pytest.approx(2 * logits), "logits in, their gradient out"

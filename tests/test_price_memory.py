@@ -9,12 +9,13 @@ from gpipe_sim.pricing.held import static_bytes
 from gpipe_sim.pricing.sharing import Sharing
 
 GIB = 2**30
-#: arXiv:2205.05198, table 3: layers, features, heads, samples, pipeline, stages per device, microbatches.
+#: arXiv:2205.05198, table 3: layers, features, heads, samples, pipeline, stages per device; and so many
+#: microbatches that no device would hold more of 64, 280 or 512.
 TABLE_3 = {
     "22B": (48, 6144, 64, 4, 1, 1, 1),
-    "175B": (96, 12288, 96, 1, 8, 3, 64),
-    "530B": (105, 20480, 128, 1, 35, 3, 280),
-    "1T": (128, 25600, 160, 1, 64, 1, 512),
+    "175B": (96, 12288, 96, 1, 8, 3, 16),
+    "530B": (105, 20480, 128, 1, 35, 3, 70),
+    "1T": (128, 25600, 160, 1, 64, 1, 64),
 }
 TENSOR, PLACES = 8, 2048
 NORMS = 4  #: bytes: two norms keep a number of 2 bytes for each place, which the paper leaves out
@@ -155,7 +156,7 @@ def test_what_hides_behind_layers_is_what_two_streams_hide(bandwidth, unshard):
     forward, backward, count, microbatches = 1e-3, 2e-3, 6, 5
     rounds = [("F", forward)] * count + [("B", backward)] * count
     half = layout.replica_group.ring(priced.cluster.links, block.weights) / 2
-    gather, scatter = half * block.number * (unshard == "microbatch"), half * layout.gradient_bytes
+    gather, scatter = half * block.itemsize * (unshard == "microbatch"), half * layout.gradient_bytes
     done, free, came = 0.0, gather, gather
     for way, takes in rounds * microbatches:
         begin = max(done, came)

@@ -15,7 +15,6 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 import gpipe_sim as gp  # noqa: E402
 from benchmarks.measured import flops, starting_from  # noqa: E402
 from benchmarks.probe import Asked, Step, checked, milliseconds, options, others, probed, run, written  # noqa: E402
-from gpipe_sim.pricing.price import Priced  # noqa: E402
 from gpipe_sim.pricing.rows import read_rows  # noqa: E402
 
 SMALL = "--device cpu --hidden 16 32 --sequence 8 --microbatch 1 2 --layers 1 3 --microbatches 2 --head 8"
@@ -38,7 +37,7 @@ def test_what_was_measured_is_read_back_as_it_was_asked_for(tmp_path):
     found = run(asked(tmp_path / "rows.csv"))
     rows = read_rows(tmp_path / "rows.csv")
     shapes = {(samples, 8, hidden, 1) for hidden in (16, 32) for samples in (1, 2)}
-    assert {piece.shape for row in rows for piece in row.layout.pieces if piece.shape} == shapes
+    assert {shape for row in rows for shape in row.layout.shapes} == shapes
     assert sorted(int(row.given["layers"]) for row in rows) == [1] * 4 + [3] * 4
     assert all(row.time > 0 and row.layout.schedule == gp.OneFOneB(1, 2) for row in rows)
     assert found == {}  # of one round nobody knows the noise
@@ -87,7 +86,7 @@ def test_a_card_of_other_numbers_is_found_from_its_rows_alone(tmp_path):
     made = []
     for rows in (known, new):
         rows = written(tmp_path / "rows.csv", rows, given)
-        made.append([replace(r, time=Priced(r.layout, gp.Cluster(1, truth, 1e9)).time) for r in rows])
+        made.append([replace(r, time=r.priced(gp.Cluster(1, truth, 1e9)).time) for r in rows])
     assert starting_from(made[0]).accelerator.flops < 2 * truth.flops
     found = checked(*made)["all"]
     assert found.worst < 0.02 and found.mean < 0.005, "what few rows tell stays near what was stated"

@@ -203,7 +203,7 @@ def test_it_prints_as_a_table_with_sentences_about_the_three_largest_gaps():
     assert table == dedent("""\
         1F1B: where the time goes
                                     time   share  first  last
-        work on the slowest device    18   40.0%     18    18
+        work, if stages were equal    18   40.0%     18    18
         the order's own bubble         6   13.3%      6     9
         unequal stages                16   35.6%     16    11
         unequal devices                0    0.0%      0     0
@@ -216,7 +216,7 @@ def test_it_prints_as_a_table_with_sentences_about_the_three_largest_gaps():
     assert sentences.count("\n- ") == 2 and sentences.startswith("device 0 waits from 3 to 14 for 1B0")
     long = [float(b) - float(a) for a, b in re.findall(r"waits from (\S+) to (\S+?),? ", sentences)]
     assert long[:3] == sorted(long[:3], reverse=True)
-    assert repr(causes).startswith("<Causes of 45: work on the slowest device 18, the order's own bubble 6")
+    assert repr(causes).startswith("<Causes of 45: work, if stages were equal 18, the order's own bubble 6")
 
 
 def test_its_chart_is_one_bar_whose_pieces_add_up():

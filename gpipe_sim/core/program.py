@@ -80,6 +80,11 @@ class Program:
         return self.parts[:-1]
 
     @property
+    def makes_gradients(self) -> Column:
+        """For each part, whether it makes gradients of weights: B and W do."""
+        return np.isin(self.kind, (CODE[Kind.B], CODE[Kind.W]))
+
+    @property
     def owner(self) -> Column:
         """For each need, the entry that has it."""
         return np.repeat(np.arange(self.size), np.diff(self.needs_from))
@@ -131,9 +136,8 @@ class Program:
     def find(self, action: Action | OverlapFB) -> int:
         """As ``part_of``; for a pair, the number of its forward, if the two run as one block."""
         part = self.part_of(action.parts[0])
-        if part < 0 or len(action.parts) == 1:
-            return part
-        return part if self.entry_of(int(self.entry[part])) == action else -1
+        found = part >= 0 and (len(action.parts) == 1 or self.entry_of(int(self.entry[part])) == action)
+        return part if found else -1
 
     def action_of(self, part: int) -> Action:
         """A part as an action."""

@@ -2,7 +2,7 @@
 
     1F1B: messages cost 72.2 of 393.9
     makespan                    [==================================================================]  393.9
-    work on the slowest device  [========================]                                           208.1
+    work, if stages were equal  [========================]                                           208.1
     the order's own bubble                                [==========]                               78.0
     messages                                                          [============]                 72.2
 

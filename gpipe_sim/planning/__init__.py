@@ -1,12 +1,11 @@
 """Which plan is the fastest on a given cluster, and what would help a run that there is.
 
-Adds to everything below it: ``Cluster`` (equal devices and their links), ``plan`` (the fastest plans that
-fit, of all schedules, meshes, cuts and recompute), ``lower_bound`` (what no plan can beat), and ``what_if``
-(what a run would take with another cut, another schedule, more microbatches, a faster link: each change
-simulated with what the run cost).
+Adds to everything below it: ``plan`` (the fastest plans that fit a cluster, of all schedules, meshes, cuts
+and recompute), ``lower_bound`` (what no plan can beat), and ``what_if`` (what a run would take with another
+cut, another schedule, more microbatches, a faster link: each change simulated with what the run cost).
 
-It uses the core, the families, links, replicas, memory and balance through their public functions, and none
-of them knows of it. Lesson 18, "Plan a real model, end to end".
+What a plan takes and holds says ``pricing``, and where to cut ``balance``; neither of them knows of it.
+Lesson 18, "Plan a real model, end to end".
 """
 
 from gpipe_sim import signatures

@@ -25,7 +25,7 @@ from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.links.links import Link
+from gpipe_sim.links.links import Link, link_between
 from gpipe_sim.planning.problem import Column, Columns, Cut, Problem, laid_out
 from gpipe_sim.planning.space import Wanted, Way, is_split, meshes, read_degrees, read_wholes, sizes
 from gpipe_sim.pricing.cluster import Cluster
@@ -158,8 +158,7 @@ def _messages(problem: Problem, way: Way, columns: Columns, homes: Sequence[set[
     def takes(before: set[int], here: set[int]) -> float:
         if before & here:
             return overhead
-        pairs = ((a, b) for a in before for b in here)
-        each = [links if isinstance(links, Link) else links.link(a, b) for a, b in pairs]
+        each = [link_between(links, a, b) for a in before for b in here]
         return overhead + min(float(link.latency + link.busy(columns.message)) for link in each)
 
     return np.cumsum([0.0, *(takes(a, b) for a, b in pairwise(homes))])

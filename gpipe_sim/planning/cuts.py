@@ -20,10 +20,8 @@ from gpipe_sim.balance.by_cost import balance_by_cost
 from gpipe_sim.balance.by_makespan import moved
 from gpipe_sim.balance.many_cuts import ManyCuts
 from gpipe_sim.balance.stage_bounds import TableCuts
-from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.bubbles import most_held
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.program import CODE
 from gpipe_sim.links.links import OnLinks
 from gpipe_sim.links.traffic import traffic_of
 from gpipe_sim.planning.bounds import ROUNDING, Order, Rings, stage_table
@@ -55,8 +53,7 @@ class StepCuts(ManyCuts):
             self.delays = in_units(busy + late)[traffic_of(schedule.program).of_need].astype(float)[:, None]
         self.weights, self.sizes, self.rings = columns.weights, columns.sizes, Rings.of(problem, way)
         self.constants = problem.constants(schedule.microbatches)
-        backward = np.isin(self.program.kind, (CODE[Kind.B], CODE[Kind.W]))
-        parts = np.flatnonzero(backward)
+        parts = np.flatnonzero(self.program.makes_gradients)
         by_stage = parts[np.argsort(self.program.stage[parts], kind="stable")]
         self.last = self.program.entry[by_stage]
         self.starts = np.searchsorted(self.program.stage[by_stage], np.arange(self.program.stages))

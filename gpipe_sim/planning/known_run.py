@@ -23,6 +23,7 @@ from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.choices import Choice
 from gpipe_sim.planning.layers_known import Layers, each_of, read_layers
 from gpipe_sim.planning.space import stages_of
+from gpipe_sim.pricing.layout import of_size
 
 Cut = tuple[int, ...]  #: the layers of each stage
 SAME = 1e-9  #: a share that is rounding
@@ -94,9 +95,8 @@ class KnownRun:
             return found, ["other schedules are compared for one step, forward and back, without updates"]
         for family in self.families:
             for several in stages_of(family, (2, 4)):
-                options = {"stages_per_device": several} if several != family.stages_per_device else {}
                 try:
-                    made = family(self.schedule.devices, self.schedule.microbatches, **options)
+                    made = of_size(family, self.schedule.devices, self.schedule.microbatches, several)
                 except ValueError as error:
                     refused.append(str(error))
                     continue

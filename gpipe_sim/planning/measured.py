@@ -14,14 +14,11 @@ import numpy as np
 from gpipe_sim.balance.costs_of_stages import layers_listed
 from gpipe_sim.balance.many_cuts import layer_times
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.simulate import simulate
-from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.core.work import Work
 from gpipe_sim.errors import got, require, whole
 from gpipe_sim.planning.problem import Columns, Cut, Problem, laid_out, running
 from gpipe_sim.planning.space import Way
 from gpipe_sim.pricing.cluster import Cluster
-from gpipe_sim.pricing.groups import stage_links
 from gpipe_sim.pricing.hardware import Accelerator
 from gpipe_sim.pricing.layer_times import Sums
 from gpipe_sim.pricing.layout import Layout, Piece
@@ -68,13 +65,12 @@ class Measured(Problem):
         return Columns(*each, *bytes_, message=0, gathered=float(self.costs.comm))
 
     def priced(self, way: Way, cut: Cut) -> Priced:
-        counts = np.repeat(np.eye(way.schedule.stages, dtype=int), cut, axis=1)
         none: Any = None  # there is no model to read
         layout = Layout(
             (), none, none, laid_out(way.schedule), 1, way.replicas, 1, cut, "none", False, way.zero, 4,
-            "microbatch", none, (PIECE,) * self.count, counts, 0,
+            "microbatch", none, (PIECE,) * self.count, tuple(range(self.count)), 0,
         )  # fmt: skip
-        return MeasuredPriced(layout, self.cluster, times=self.times, comm=self.costs.comm)
+        return MeasuredPriced(layout, self.cluster, times=self.times, gathered=self.costs.comm)
 
     def even_cut(self, way: Way) -> Cut:
         return self._balanced(self.columns(way), way.schedule.stages)
@@ -85,7 +81,7 @@ class MeasuredPriced(Priced):
     """One configuration of layers whose times are known; ``memory`` is not."""
 
     times: Any = None
-    comm: Any = 0
+    gathered: Any = 0  #: what a message takes beside its link
 
     @property
     def memory(self) -> tuple[dict[str, int], ...]:
@@ -93,10 +89,3 @@ class MeasuredPriced(Priced):
 
     def piece_times(self, *_, **__) -> np.ndarray:
         return self.times.T
-
-    def _simulated(self, costs: Costs, messages: bool) -> Timeline:
-        order = self.layout.schedule
-        if not messages or order.devices == 1:
-            return simulate(order, costs)
-        links = stage_links(self.cluster.links, order.devices, self.layout.replicas, self.comm)
-        return simulate(order, costs, links=links, message_bytes=0)

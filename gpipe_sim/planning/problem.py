@@ -21,23 +21,20 @@ from gpipe_sim.core.losses import Loss, cross_entropy
 from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import Optimizer
-from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import Real, listed, require, require_batch
-from gpipe_sim.families.zero_bubble import ZBH1
 from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.memory.profile import Size
-from gpipe_sim.planning.space import OWNER, SEVERAL, Way, block_of, divisors
+from gpipe_sim.planning.space import OWNER, SEVERAL, Way, divisors
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.groups import Group, stage_links
 from gpipe_sim.pricing.held import STATIC, Outlined, outlined_on, static_bytes
-from gpipe_sim.pricing.layout import Layout, read_cut, read_layout
+from gpipe_sim.pricing.layout import Layout, read_cut, read_layout, row_of_blocks, weights_of
 from gpipe_sim.pricing.mixed import homes, of_pipeline
 from gpipe_sim.pricing.price import OPTIMIZER, Priced
 from gpipe_sim.pricing.tensor_parts import tensor_parts
 
 Column = np.ndarray
 Cut = tuple[int, ...]  #: how many layers each stage gets
-WHOLE, SPLIT = OneFOneB(1, 1), ZBH1(2, 4)  #: backwards that are one action, and those that are two
 
 
 #: The schedule, whose program is not kept for longer than the last few.
@@ -106,6 +103,7 @@ class Problem:
         self.loss = cross_entropy if loss is None else loss
         self.gradient_bytes = gradient_bytes
         self.count, self.samples = len(self.layers), len(batch[0])
+        self._layout = lru_cache(maxsize=None)(self._lay_out)
         self._columns = lru_cache(maxsize=None)(self._read)
         self._balanced = lru_cache(maxsize=None)(self._spread)
         self._columns(1, 1, "none", False)  # what is no model, batch or loss is refused
@@ -118,7 +116,9 @@ class Problem:
 
     @cached_property
     def blocks(self) -> int:
-        return block_of(self.layers)
+        """How many equal layers stand in a row, if most layers do; else 0."""
+        _, count, row = row_of_blocks(self.layers)
+        return count if len(row) == count else 0
 
     def several(self, pipeline: int) -> list[int]:
         """The stages per device that are tried where nobody says how many."""
@@ -134,7 +134,7 @@ class Problem:
             parts = tensor_parts(self.layers, tensor)
         except ValueError as error:
             return str(error)
-        if sum(_weights(part.layer) for part in parts) == sum(map(_weights, self.layers)):
+        if sum(weights_of(part.layer) for part in parts) == sum(map(weights_of, self.layers)):
             return "it has no layers that can be dealt out"
         return None
 
@@ -168,15 +168,22 @@ class Problem:
     def columns(self, way: Way) -> Columns:
         return self._columns(way.tensor, way.microbatch, way.recompute, way.sequence_parallel)
 
-    def _read(self, tensor: int, microbatch: int, recompute: str, dealt: bool) -> Columns:
+    def _lay_out(self, tensor: int, microbatch: int, recompute: str, dealt: bool) -> Layout:
+        """Every layer a stage, and one microbatch."""
         batch: Any = tuple(MetaArray((microbatch, *each.shape[1:]), each.dtype) for each in self.batch)
         n = self.count
-        layout = read_layout(
+        return read_layout(
             self.layers, tensor * n, batch, self.loss, tensor=tensor, pipeline=n, microbatch=microbatch,
             schedule=OneFOneB, cut=[1] * n, recompute=recompute, sequence_parallel=dealt,
             gradient_bytes=self.gradient_bytes, optimizer=self.optimizer,
         )  # fmt: skip
-        full, apart = (layout.counts @ self._times(layout, schedule) for schedule in (WHOLE, SPLIT))
+
+    def _read(self, tensor: int, microbatch: int, recompute: str, dealt: bool) -> Columns:
+        layout = self._layout(tensor, microbatch, recompute, dealt)
+        # Sums take the links that groups of ``tensor`` devices have on this cluster, whatever the pipeline.
+        alone = replace(layout, schedule=OneFOneB(1, 1), replicas=self.cluster.devices // tensor)
+        priced, accelerator = Priced(alone, self.cluster), self.cluster.accelerator
+        full, apart = (layout.counts @ priced.piece_times(accelerator, split) for split in (False, True))
         share = tensor if dealt else 1
         kept, pending, entry = _kept(outlined_on(layout, tensor // share), microbatch)
         return Columns(
@@ -185,29 +192,27 @@ class Problem:
             running(apart[:, 2]),
             running(full[:, 1] + full[:, 2]),
             running(layout.weights),
-            running(layout.counts @ [piece.weights * piece.number for piece in layout.pieces]),
+            running(layout.counts @ [piece.weights * piece.itemsize for piece in layout.pieces]),
             np.array([running(column) for column in zip(*static_bytes(layout), strict=True)]),
             kept / share,
             pending / share,
             entry / share,
             layout.message // tensor,
-            0.0 if dealt else layout.tensor_group.half(self.cluster.links, layout.message),
+            priced.gathered,
         )
 
-    def _times(self, layout: Layout, schedule: Schedule) -> Column:
-        """F, I and W of each sort of layer."""
-        priced = Priced(replace(layout, schedule=schedule), self.cluster)
-        return priced.piece_times(self.cluster.accelerator, launched=True, summed=True, shared=False)
-
     def priced(self, way: Way, cut: Cut) -> Priced:
-        layout = read_layout(
-            self.layers, self.cluster.devices, self.batch, self.loss, tensor=way.tensor,
-            pipeline=way.pipeline, microbatch=way.microbatch, schedule=type(way.schedule),
-            stages_per_device=way.schedule.stages_per_device, cut=cut, recompute=way.recompute,
-            sequence_parallel=way.sequence_parallel, zero=way.zero, gradient_bytes=self.gradient_bytes,
-            optimizer=self.optimizer,
-        )  # fmt: skip
-        return Priced(replace(layout, schedule=laid_out(way.schedule)), self.cluster)
+        """What ``price`` says of this way with this cut, without reading each layer again."""
+        of_layers = self._layout(way.tensor, way.microbatch, way.recompute, way.sequence_parallel)
+        layout = replace(
+            of_layers,
+            batch=self.batch,
+            schedule=laid_out(way.schedule),
+            replicas=way.replicas,
+            cut=cut,
+            zero=way.zero,
+        )
+        return Priced(layout, self.cluster)
 
     def even_cut(self, way: Way) -> Cut:
         """Blocks dealt out evenly; where that cannot be, so that the slowest stage is as fast as can be."""
@@ -262,11 +267,8 @@ def _kept(found: Outlined, microbatch: int) -> tuple[Column, Column, Column]:
     An input of a stage counts if its first layer keeps it. Inside, it counts if the layer before keeps it as
     its output, or this one does, and it is no array that came in before. All are at most what exists.
     """
-    layers = [
-        layer for layer, times in zip(found.profile.layers, found.counts, strict=True) for _ in range(times)
-    ]
-    sizes = [sizes["x"] for sizes in found.profile.boundaries[:-1]]
-    entering = [size for size, times in zip(sizes, found.counts, strict=True) for _ in range(times)]
+    layers = found.of_each(found.profile.layers)
+    entering = found.of_each([sizes["x"] for sizes in found.profile.boundaries[:-1]])
     kept, pending, entry = [], [], []
     for i, (layer, x) in enumerate(zip(layers, entering, strict=True)):
         own = _bytes(layer.saved, microbatch)
@@ -282,7 +284,3 @@ def _kept(found: Outlined, microbatch: int) -> tuple[Column, Column, Column]:
 
 def _bytes(arrays: Iterable[Any], microbatch: int) -> int:
     return sum(array.of(microbatch) for array in arrays if isinstance(array, Size))
-
-
-def _weights(layer: Layer) -> int:
-    return sum(array.size for array in layer.parameters.values())

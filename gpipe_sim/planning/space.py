@@ -7,14 +7,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import got, listed, one_of, require, require_flags, whole
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH
 from gpipe_sim.links.links import Nodes
 from gpipe_sim.pricing.cluster import MOST_DEVICES, Cluster
-from gpipe_sim.pricing.layout import RECOMPUTE
+from gpipe_sim.pricing.layout import RECOMPUTE, of_size
 
 OWNER = "plan"
 HEADS, LAYERS, BATCH, SIZE, MEMORY = (
@@ -222,9 +221,8 @@ def _of_mesh(problem, space: Space, tensor: int, pipeline: int, replicas: int, s
                 says = f"{problem.count} layers cannot be cut into {pipeline * several} stages"
                 yield Refused(f"{mesh} {family.__name__}", LAYERS, says)
                 continue
-            options = {"stages_per_device": several} if takes_stages(family) else {}
             try:
-                schedule = family(pipeline, count, **options)
+                schedule = of_size(family, pipeline, count, several)
             except ValueError as error:
                 yield Refused(f"{mesh} {family.__name__}", SIZE, str(error))
                 continue
@@ -236,13 +234,8 @@ def _of_mesh(problem, space: Space, tensor: int, pipeline: int, replicas: int, s
 
 def stages_of(family, wanted: Sequence[int]) -> Sequence[int]:
     """How many a device may have: those wanted, where that can be chosen."""
-    return wanted if takes_stages(family) else [family.stages_per_device]
-
-
-@cache
-def takes_stages(family) -> bool:
-    """Whether its stages per device can be chosen."""
-    return "stages_per_device" in {each.name for each in fields(family)}
+    chosen = "stages_per_device" in {each.name for each in fields(family)}
+    return wanted if chosen else [family.stages_per_device]
 
 
 @cache
@@ -256,11 +249,3 @@ def counted(refused: Sequence[Refused]) -> list[tuple[str, int, Refused]]:
     counts = Counter(each.reason for each in refused)
     first = {each.reason: each for each in reversed(refused)}
     return [(reason, count, first[reason]) for reason, count in counts.most_common()]
-
-
-def block_of(layers: Sequence[Layer]) -> int:
-    """How many equal layers stand in a row, if most layers do; else 0."""
-    names = [repr(layer) for layer in layers]
-    [(block, count)] = Counter(names).most_common(1)
-    before, after = names.index(block), len(names) - 1 - names[::-1].index(block)
-    return count if after - before + 1 == count else 0

@@ -6,7 +6,7 @@ every cluster take much longer than others like them, so a row that is far off h
 shape of block, the factor that its rows need; the less they agree, the nearer to 1.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -23,7 +23,7 @@ from gpipe_sim.pricing.hardware import SHEET, Accelerator
 from gpipe_sim.pricing.layout import Shape
 from gpipe_sim.pricing.mixed import Mixed
 from gpipe_sim.pricing.price import Priced
-from gpipe_sim.pricing.rows import Row, on
+from gpipe_sim.pricing.rows import Row
 
 OWNER = "calibrate"
 NUMBERS = "flops", "hbm", "linear", "launch", "exposed", "call", "vocabulary", "microbatch", "step"
@@ -35,6 +35,12 @@ FAR = 0.2  #: in logarithms: a number so far from what was stated counts as a ro
 PER_NUMBER = 3  #: rows for each number that is fitted
 FOLDS = 4
 ENOUGH = 1e-5  #: a share by which the loss gets less, at which a fit ends
+TRIES, FEW_TRIES = 25, 6  #: steps of a fit; and of one that begins with what all rows gave
+SLOPE = 1e-3  #: of a logarithm, changed to see what that does to times: far above their rounding
+AT_BOUND = 0.01  #: in logarithms: a number so near a bound would go further
+OFF_BOUND = 1e-6  #: in logarithms: a fit may not begin on a bound
+MOST_EXPOSED = 0.99  #: a share, and rounding must not make it more than all
+MORE, ROUNDS = 0.05, 3  #: a factor grows by a share to tell what it adds; a step is nearly linear in it
 MOST_DOUBT = 10.0  #: rows
 CONTRADICT = 0.2  #: share by which rows of one configuration may differ
 
@@ -81,7 +87,7 @@ class Calibration:
 
     def price(self, row: Row) -> Priced:
         """A row of a table on this cluster, with what is known of the shape of its blocks."""
-        return Priced(row.layout, on(self.cluster, row.devices), self.factors)
+        return row.priced(self.cluster, self.factors)
 
     def __str__(self) -> str:
         left = f"left out: {self.left_out}" if self.left_out else "too few rows to leave some out"
@@ -118,7 +124,7 @@ def calibrate(cluster: Cluster | Accelerator, rows: Sequence[Row], shapes: bool 
     _require_rows(rows, names)
     found, bounds = _fit(cluster, rows, names)
     factors = _factors(found, rows) if shapes else {}
-    fitted = [_error(found, factors, row) for row in rows]
+    fitted = [row.off(row.priced(found, factors).time) for row in rows]
     wanted = tuple(_wanted(rows, names, shapes))
     without = partial(_without, found, rows, names, shapes)
     return Calibration(found, factors, Errors.of(fitted), tuple(bounds), wanted, without)
@@ -141,7 +147,7 @@ def _require_rows(rows: Sequence[Row], names: Sequence[str]) -> None:
     alike = defaultdict(list)
     for row in rows:
         key = tuple(value for column, value in sorted(row.given.items()) if column != "ms")
-        alike[key].append(float(row.time or 0))
+        alike[key].append(row.seconds)
     for times in alike.values():
         if max(times) > (1 + CONTRADICT) * min(times):
             raise ValueError(
@@ -152,9 +158,8 @@ def _require_rows(rows: Sequence[Row], names: Sequence[str]) -> None:
 
 def _stated(cluster: Cluster, rows: Sequence[Row]) -> list[str]:
     """What can be fitted: numbers that the cluster states and that some row depends on."""
-    given = {name: getattr(cluster.accelerator, name) for name in NUMBERS}
     links = cluster.links if isinstance(cluster.links, Nodes) else None
-    given |= {name: getattr(links, name).bandwidth for name in LINKS if links}
+    names = NUMBERS + LINKS if links else NUMBERS
     layouts = [row.layout for row in rows]
     per_node = links.devices_per_node if links else 0
     seen = {
@@ -163,11 +168,11 @@ def _stated(cluster: Cluster, rows: Sequence[Row]) -> list[str]:
         "inside": any(row.devices > 1 for row in rows),
         "between": any(row.devices > per_node for row in rows),
     }
-    return [name for name, value in given.items() if value and value != inf and seen.get(name, True)]
+    return [name for name in names if 0 < _number(cluster, name) < inf and seen.get(name, True)]
 
 
 def _fit(
-    cluster: Cluster, rows: Sequence[Row], names: Sequence[str], tries: int = 25
+    cluster: Cluster, rows: Sequence[Row], names: Sequence[str], tries: int = TRIES
 ) -> tuple[Cluster, list[str]]:
     try:
         from scipy.optimize import least_squares  # type: ignore[import-untyped]
@@ -178,12 +183,12 @@ def _fit(
     sheet = dict(zip(("flops", "hbm", "linear"), (REACHED * rate for rate in promised), strict=True))
     low = [each - log(APART) for each in start]
     high = [min(each + log(APART), log(_most(name, sheet))) for name, each in zip(names, start, strict=True)]
-    start = [min(each, b - 1e-6) for each, b in zip(start, high, strict=True)]
-    measured = np.array([row.time for row in rows])
+    start = [min(each, b - OFF_BOUND) for each, b in zip(start, high, strict=True)]
+    measured = np.array([row.seconds for row in rows])
 
     def off(logs: np.ndarray) -> np.ndarray:
         changed = _changed(cluster, names, logs.tolist())
-        rates = np.log([_time(changed, {}, row) for row in rows] / measured)
+        rates = np.log([row.priced(changed).time for row in rows] / measured)
         return np.concatenate([rates, WELL / FAR * (logs - start)])
 
     found: Any = least_squares(
@@ -192,27 +197,23 @@ def _fit(
         bounds=(low, high),
         loss="cauchy",
         f_scale=WELL,
-        diff_step=1e-3,
+        diff_step=SLOPE,
         max_nfev=tries,
         ftol=ENOUGH,
     )
-    margin = 0.01
-    bounds = [
-        name
-        for name, x, a, b in zip(names, found.x, low, high, strict=True)
-        if x < a + margin or x > b - margin
-    ]
+    ends = zip(names, found.x, low, high, strict=True)
+    bounds = [name for name, x, a, b in ends if min(x - a, b - x) < AT_BOUND]
     return _changed(cluster, names, found.x.tolist()), bounds
 
 
 def _most(name: str, sheet: Mapping[str, float]) -> float:
-    return 0.99 if name == "exposed" else sheet.get("flops" if name == "vocabulary" else name, inf)
+    return MOST_EXPOSED if name == "exposed" else sheet.get("flops" if name == "vocabulary" else name, inf)
 
 
 def _number(cluster: Cluster, name: str) -> float:
     if name in LINKS:
         return float(getattr(cluster.links, name).bandwidth)
-    return float(getattr(cluster.accelerator, name))
+    return float(getattr(cluster.accelerator, name) or 0)
 
 
 def _changed(cluster: Cluster, names: Sequence[str], logs: Sequence[float]) -> Cluster:
@@ -226,21 +227,12 @@ def _changed(cluster: Cluster, names: Sequence[str], logs: Sequence[float]) -> C
     return replace(cluster, accelerator=accelerator, links=links)
 
 
-def _time(cluster: Cluster, factors: Mapping[Shape, float], row: Row) -> float:
-    return Priced(row.layout, on(cluster, row.devices), factors).time
-
-
-def _error(cluster: Cluster, factors: Mapping[Shape, float], row: Row) -> float:
-    return _time(cluster, factors, row) / float(row.time or 1) - 1
-
-
 def _factors(cluster: Cluster, rows: Sequence[Row]) -> dict[Shape, float]:
     """For each shape of block, what its rows need in the middle, as far as rows of one shape agree."""
     found = defaultdict(list)
     for row in rows:
-        shapes = dict.fromkeys(piece.shape for piece in row.layout.pieces if piece.shape)
-        if len(shapes) == 1:
-            [shape] = shapes
+        if len(row.layout.shapes) == 1:
+            [shape] = row.layout.shapes
             found[shape].append(log(_needed(cluster, shape, row)))
     doubt = _doubt([*found.values()])
     return {shape: exp(median(each) * len(each) / (len(each) + doubt)) for shape, each in found.items()}
@@ -257,12 +249,12 @@ def _doubt(found: Sequence[Sequence[float]]) -> float:
 def _needed(cluster: Cluster, shape: Shape, row: Row) -> float:
     """By which factor blocks take as long as measured: a step takes nearly a sum of them and the rest."""
     factor = 1.0
-    for _ in range(3):
-        now, more = (_time(cluster, {shape: each}, row) for each in (factor, factor * 1.05))
-        slope = (more - now) / (0.05 * factor)
+    for _ in range(ROUNDS):
+        now, more = (row.priced(cluster, {shape: each}).time for each in (factor, factor * (1 + MORE)))
+        slope = (more - now) / (MORE * factor)
         if slope <= 0:
             break
-        factor = max(0.05, factor + (float(row.time or 0) - now) / slope)
+        factor = max(1 / APART, factor + (row.seconds - now) / slope)
     return factor
 
 
@@ -270,17 +262,14 @@ def _left_out(cluster: Cluster, rows: Sequence[Row], names: Sequence[str], shape
     """The errors of rows that the fit had not seen."""
     for fold in range(FOLDS):
         seen = [row for i, row in enumerate(rows) if i % FOLDS != fold]
-        found, _ = _fit(cluster, seen, names, tries=6)
+        found, _ = _fit(cluster, seen, names, tries=FEW_TRIES)
         factors = _factors(found, seen) if shapes else {}
-        yield from (_error(found, factors, row) for i, row in enumerate(rows) if i % FOLDS == fold)
+        yield from (row.off(row.priced(found, factors).time) for row in rows[fold::FOLDS])
 
 
 def _wanted(rows: Sequence[Row], names: Sequence[str], shapes: bool) -> Iterator[str]:
     if (few := PER_NUMBER * len(names)) > len(rows):
         yield f"{len(names)} numbers would like {few} rows: there are {len(rows)}"
-    counts: dict[Shape, int] = defaultdict(int)
-    for row in rows:
-        for shape in {piece.shape for piece in row.layout.pieces if piece.shape}:
-            counts[shape] += 1
+    counts = Counter(shape for row in rows for shape in row.layout.shapes)
     if shapes and (single := sum(count == 1 for count in counts.values())):
         yield f"{single} of {len(counts)} shapes have one row alone: nobody knows how far off it is"

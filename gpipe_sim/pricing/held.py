@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
@@ -27,10 +27,11 @@ from gpipe_sim.core.split import split
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.memory.shape_inference import profile
-from gpipe_sim.pricing.layout import Layout, recomputed
+from gpipe_sim.pricing.layout import Layout, recomputed, weights_of
 from gpipe_sim.pricing.tensor_parts import tensor_parts
 
 Held = dict[str, int]  #: bytes by category
+T = TypeVar("T")
 #: What is there all the time, and with which ``zero`` the replicas share it out.
 STATIC = {"weights": 3, "gradients": 2, "optimizer": 1}
 AT_ONCE = 2  #: layers whose weights are whole: one is used while the next one comes
@@ -60,12 +61,9 @@ def _stages(layout: Layout, layers: Sequence[Any]) -> tuple[tuple[Any, ...], ...
 def static_bytes(layout: Layout) -> list[tuple[int, int, int]]:
     """Of each layer the bytes of its weights, of their gradients and of their state."""
     outlined = outlined_on(layout, layout.tensor)
-    each = zip(outlined.profile.layers, outlined.weights, outlined.counts, strict=True)
-    return [
-        (sum(layer.parameters.values()), weights * layout.gradient_bytes, layer.state)
-        for layer, weights, count in each
-        for _ in range(count)
-    ]
+    runs = zip(outlined.profile.layers, outlined.weights, strict=True)
+    sizes = [(sum(one.parameters.values()), many * layout.gradient_bytes, one.state) for one, many in runs]
+    return outlined.of_each(sizes)
 
 
 def _gathered(layout: Layout, weights: Sequence[int]) -> int:
@@ -80,9 +78,8 @@ def _computed(layout: Layout) -> Iterator[Held]:
     share = layout.tensor if layout.sequence_parallel else 1
     outlined = outlined_on(layout, layout.tensor // share)
     layers = [replace(layer, parameters={}, gradients={}, state=0) for layer in outlined.profile.layers]
-    each = [layer for layer, count in zip(layers, outlined.counts, strict=True) for _ in range(count)]
     samples = len(layout.batch[0]) // layout.replicas
-    whole = replace(outlined.profile, samples=samples, stages=_stages(layout, each))
+    whole = replace(outlined.profile, samples=samples, stages=_stages(layout, outlined.of_each(layers)))
     for trace in predict_memory(layout.schedule, whole):
         kept = trace.peak(*ACTIVATIONS, MESSAGES)
         inside = max(0, trace.peak_inside.bytes - kept)
@@ -95,6 +92,10 @@ class Outlined(NamedTuple):
     profile: Profile
     counts: tuple[int, ...]
     weights: tuple[int, ...]
+
+    def of_each(self, values: Sequence[T]) -> list[T]:
+        """What is given for each run of equal layers, for each layer of the model."""
+        return [value for value, count in zip(values, self.counts, strict=True) for _ in range(count)]
 
 
 def outlined_on(layout: Layout, tensor: int) -> Outlined:
@@ -110,5 +111,4 @@ def _of(
     layers = [deepcopy(recomputed(layer, again)) for layer, _ in runs]
     x, y = (MetaArray((1, *shape), dtype) for shape, dtype in (shapes[:2], shapes[2:]))
     found = profile(split(layers, stages=1), (x, y), loss, optimizer)
-    weights = (sum(array.size for array in layer.parameters.values()) for layer in layers)
-    return Outlined(found, tuple(count for _, count in runs), tuple(weights))
+    return Outlined(found, tuple(count for _, count in runs), tuple(map(weights_of, layers)))

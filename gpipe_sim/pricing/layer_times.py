@@ -52,18 +52,18 @@ def layer_time(
     sums: Sums,
     accelerator: Accelerator,
     ring: Callable[[int], float],
-    number: int,
+    itemsize: int,
     flops: float,
     linear: float,
 ) -> LayerTime:
-    """``ring`` says how long a sum takes, ``number`` has the bytes of a number.
+    """``ring`` says how long a sum takes, ``itemsize`` are the bytes of a number.
 
     ``linear`` is the rate of products with weights, ``flops`` that of all others.
     """
 
     def products(some: tuple[Product, ...]) -> float:
         hbm = float(accelerator.hbm)
-        return sum((_product(each, number, linear if each.weight else flops, hbm) for each in some), 0.0)
+        return sum((_product(each, itemsize, linear if each.weight else flops, hbm) for each in some), 0.0)
 
     def summed(times: int) -> float:
         return times * ring(sums.size) if times else 0.0
@@ -84,7 +84,7 @@ def layer_time(
     return LayerTime(forward(work, sums.forward), back, added)
 
 
-def _product(product: Product, number: int, flops: float, hbm: float) -> float:
+def _product(product: Product, itemsize: int, flops: float, hbm: float) -> float:
     times, m, n, k, _, inside = product
     numbers = 0 if inside else m * k + k * n + m * n
-    return times * max(2 * m * n * k / flops, number * numbers / hbm)
+    return times * max(2 * m * n * k / flops, itemsize * numbers / hbm)

@@ -42,7 +42,7 @@ class Piece(NamedTuple):
     work: Work
     weights: int
     sums: Sums
-    number: int
+    itemsize: int
     shape: Shape | None = None
     vocabulary: bool = False
     end: bool = False
@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """A model on a cluster. ``pieces`` are what its layers are, each sort once; ``counts`` (stage, piece).
+    """A model on a cluster. ``pieces`` are what its layers are, each sort once; ``sorts`` which a layer is.
 
     ``message`` has the bytes between two stages: each tensor-parallel device sends its part of them, and
     where these are needed whole they are gathered there (arXiv:2104.04473, section 4.1).
@@ -71,8 +71,17 @@ class Layout:
     unshard: str
     optimizer: Optimizer
     pieces: tuple[Piece, ...] = field(repr=False)
-    counts: np.ndarray = field(repr=False)
+    sorts: tuple[int, ...] = field(repr=False)
     message: int
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """How many of each piece a stage has, (stages, pieces); after all layers comes the loss."""
+        *early, _ = self.cut
+        stages = np.repeat(np.arange(len(self.cut)), [*early, len(self.sorts) - sum(early)])
+        counts = np.zeros((len(self.cut), len(self.pieces)), int)
+        np.add.at(counts, (stages, np.array(self.sorts)), 1)
+        return counts
 
     @property
     def tensor_group(self) -> Group:
@@ -83,6 +92,11 @@ class Layout:
     def replica_group(self) -> Group:
         """Those that have the same part of a stage."""
         return Group(self.replicas, self.tensor, self.schedule.devices)
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Those of its blocks, each once."""
+        return tuple(dict.fromkeys(piece.shape for piece in self.pieces if piece.shape))
 
     @cached_property
     def weights(self) -> list[int]:
@@ -155,14 +169,11 @@ def read_layout(
     found = read_cut(layers, order.stages, cut)
     x = MetaArray((microbatch, *batch[0].shape[1:]), batch[0].dtype)
     pieces, message = _pieces(layers, x, tensor, recompute, sequence_parallel)
-    sorts = {piece: i for i, piece in enumerate(dict.fromkeys(each for each in pieces))}
-    counts = np.zeros((order.stages, len(sorts)), int)
-    ends = np.repeat(np.arange(order.stages), [*found[:-1], found[-1] + 1])  # the loss is the last stage's
-    for stage, piece in zip(ends.tolist(), pieces, strict=True):
-        counts[stage, sorts[piece]] += 1
+    number = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    sorts = tuple(number[piece] for piece in pieces)
     return Layout(
         tuple(layers), batch, loss, order, tensor, replicas, microbatch, found, recompute, sequence_parallel,
-        zero, gradient_bytes, unshard, optimizer, tuple(sorts), counts, message,
+        zero, gradient_bytes, unshard, optimizer, tuple(number), sorts, message,
     )  # fmt: skip
 
 
@@ -208,8 +219,8 @@ def _order(family: type[Schedule], devices: int, microbatches: int, several: int
     return _made(family, devices, microbatches, several)
 
 
-@lru_cache(maxsize=4096)
-def _made(family: Any, devices: int, microbatches: int, several: int | None) -> Schedule:
+def of_size(family: Any, devices: int, microbatches: int, several: int | None) -> Schedule:
+    """With so many stages per device; ValueError if a family has not as many."""
     if several in (None, family.stages_per_device):
         return family(devices, microbatches)
     if "stages_per_device" not in signature(family).parameters:
@@ -218,6 +229,9 @@ def _made(family: Any, devices: int, microbatches: int, several: int | None) -> 
             "Interleaved1F1B has as many as one likes"
         )
     return family(devices, microbatches, stages_per_device=several)
+
+
+_made = lru_cache(maxsize=4096)(of_size)
 
 
 def read_cut(layers: Sequence[Layer], stages: int, cut: Sequence[int] | None) -> tuple[int, ...]:
@@ -232,17 +246,22 @@ def read_cut(layers: Sequence[Layer], stages: int, cut: Sequence[int] | None) ->
         return sizes
     if stages == 1:
         return (len(layers),)
-    names = [repr(layer) for layer in layers]
-    [(block, count)] = Counter(names).most_common(1)
-    before, after = names.index(block), len(names) - 1 - names[::-1].index(block)
-    if after - before + 1 != count or count % stages:
+    block, count, row = row_of_blocks(layers)
+    if len(row) != count or count % stages:
         raise ValueError(
             f"price cannot deal out {count} x {block} evenly to {stages} stages: give cut=, each one's layers"
         )
     each = [count // stages] * stages
-    each[0] += before
-    each[-1] += len(names) - 1 - after
+    each[0] += row.start
+    each[-1] += len(layers) - row.stop
     return tuple(each)
+
+
+def row_of_blocks(layers: Sequence[Layer]) -> tuple[str, int, range]:
+    """(the most frequent layer, how many there are, the places from the first of them to the last)."""
+    names = [repr(layer) for layer in layers]
+    [(block, count)] = Counter(names).most_common(1)
+    return block, count, range(names.index(block), len(names) - names[::-1].index(block))
 
 
 def _pieces(
@@ -274,12 +293,15 @@ def _piece(
     work = layer.work(x)
     if dealt:
         work = _dealt(work, full.work(x), tensor)
-    weights = sum(array.size for array in part.layer.parameters.values())
     block = isinstance(part.layer, Chain)
     sums = Sums(part.forward, part.backward, (y if part.forward and not block else x).nbytes)
     head = end and isinstance(part.layer, Linear | Head) and tensor == 1
     shape = (*x.shape, tensor) if block else None
-    return Piece(work, weights, sums, y.dtype.itemsize, shape, head, end)
+    return Piece(work, weights_of(part.layer), sums, y.dtype.itemsize, shape, head, end)
+
+
+def weights_of(layer: Layer) -> int:
+    return sum(array.size for array in layer.parameters.values())
 
 
 def recomputed(layer: Layer, recompute: str) -> Layer:

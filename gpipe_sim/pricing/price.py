@@ -13,7 +13,6 @@ from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss, cross_entropy
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import Optimizer
-from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline, number
@@ -102,7 +101,7 @@ class Priced:
     @cached_property
     def time(self) -> float:
         """Of a step, in the unit of the accelerator: until the last weights are updated."""
-        return self._sharing.before(self.timeline) + self._end(self.timeline) + self._constants
+        return self._sharing.before(self.timeline) + self._updated() + self._constants
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -130,7 +129,7 @@ class Priced:
         ]
         work, tensor, host, head, shared = map(self._busiest, costs)
         alone = float(self._simulated(self._costs(shared=True), messages=False).makespan)
-        sent, summed = float(self.timeline.makespan), self._end(self.timeline, update=False)
+        sent, summed = float(self.timeline.makespan), self._updated(optimizer=False)
         return {
             "work": work,
             "tensor": tensor - work,
@@ -139,7 +138,7 @@ class Priced:
             "bubble": alone - shared,
             "messages": sent - alone,
             "gradients": shared - head + summed - sent + self._sharing.before(self.timeline),
-            "optimizer": self._end(self.timeline) - summed,
+            "optimizer": self._updated() - summed,
             "rest": self._constants,
         }
 
@@ -168,8 +167,13 @@ class Priced:
     @property
     def unseen(self) -> tuple[Shape, ...]:
         """Shapes of blocks that no factor is known for, where others have one."""
-        shapes = dict.fromkeys(piece.shape for piece in self.layout.pieces if piece.shape)
-        return tuple(shape for shape in shapes if shape not in self.factors) if self.factors else ()
+        return tuple(shape for shape in self.layout.shapes if self.factors and shape not in self.factors)
+
+    @property
+    def gathered(self) -> float:
+        """How long a message is gathered where it arrives."""
+        group, links = self.layout.tensor_group, self.cluster.links
+        return 0.0 if self.layout.sequence_parallel else group.half(links, self.layout.message)
 
     @property
     def _sharing(self) -> Sharing:
@@ -197,18 +201,20 @@ class Priced:
         """F, I and W of each stage, with what the host does, tensor parallelism sums, and replicas send."""
         counts = self.layout.counts if counts is None else counts
         on = homes(self.layout.schedule.placement, self.devices)
-        known = {each: self.piece_times(each, launched, summed, shared) for each in {*on}}
+        split = Kind.W in self.layout.schedule.program.where
+        known = {each: self.piece_times(each, split, launched, summed, shared) for each in {*on}}
         rows = [row @ known[each] for row, each in zip(counts, on, strict=True)]
         forward, input_grad, weight_grad = np.array(rows).T.tolist()
         overheads = [device.accelerator.overhead for device in self.devices]
         overhead = overheads if len({*overheads}) > 1 else overheads[0]
         return Costs(forward, input_grad, weight_grad, overhead=overhead)
 
-    def piece_times(self, accelerator: Accelerator, launched: bool, summed: bool, shared: bool) -> np.ndarray:
-        """F, I and W of each piece, (pieces, 3)."""
+    def piece_times(
+        self, accelerator: Accelerator, split: bool, launched=True, summed=True, shared=False
+    ) -> np.ndarray:
+        """F, I and W of each piece, (pieces, 3); ``split``: whether I and W are actions."""
         if not launched:
             accelerator = replace(accelerator, launch=0, exposed=0)
-        split = Kind.W in self.layout.schedule.program.where
         ring = partial(self._sum, accelerator) if summed else (lambda _: 0.0)
         each = [self._piece(piece, accelerator, ring, split) for piece in self.layout.pieces]
         if shared:
@@ -221,7 +227,7 @@ class Priced:
         linear = accelerator.vocabulary if piece.vocabulary else None if piece.end else accelerator.linear
         rates = float(accelerator.flops), float(linear or accelerator.flops)
         found: LayerTime = layer_time(
-            piece.work, piece.weights, piece.sums, accelerator, ring, piece.number, *rates
+            piece.work, piece.weights, piece.sums, accelerator, ring, piece.itemsize, *rates
         )
         factor = self.factors.get(piece.shape, 1.0)
         forward = found.forward.takes(accelerator)
@@ -249,34 +255,37 @@ class Priced:
         layout, links = self.layout, self.cluster.links
         if not messages or layout.schedule.devices == 1:
             return simulate(layout.schedule, costs)
-        gathered = 0 if layout.sequence_parallel else layout.tensor_group.half(links, layout.message)
-        reached = stage_links(links, layout.schedule.devices, layout.tensor * layout.replicas, gathered)
+        reached = stage_links(links, layout.schedule.devices, layout.tensor * layout.replicas, self.gathered)
         return simulate(layout.schedule, costs, links=reached, message_bytes=layout.message // layout.tensor)
 
-    def _end(self, timeline: Timeline, update: bool = True) -> float:
-        """When the last stage has its gradients summed, and its weights updated."""
-        layout = self.layout
-        shared = layout.replicas if layout.zero else 1
+    @cached_property
+    def _summed(self) -> list[float]:
+        """For each device, when its gradients are summed: over replicas, with copies and with tied ends."""
+        layout, timeline = self.layout, self.timeline
         program = timeline.schedule.program
-        backward = np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W]))
+        backward = program.makes_gradients
         ready = np.zeros(program.stages)
         np.maximum.at(ready, program.stage[backward], timeline.end[program.entry[backward]].astype(float))
-        free = [0.0] * len(program.placement)
+        free = [0.0] * program.devices
         for k, on in enumerate(program.placement):
             for stage in sorted(on, key=lambda stage: ready[stage]):
                 free[k] = max(free[k], ready[stage]) + self._sharing.after(stage)
-        devices = range(len(free))
-        held_by = [[k for k in devices if s in program.placement[k]] for s in range(program.stages)]
+        held_by = [[k for k, on in enumerate(program.placement) if s in on] for s in range(program.stages)]
         pairs = [(on, weights) for on, weights in zip(held_by, layout.weights, strict=True) if len(on) == 2]
         pairs += [([held_by[stage][0] for stage in stages], weights) for stages, weights in layout.tied]
         for both, weights in pairs:
             summed = max(free[k] for k in both) + self._sharing.tied(both, weights)
             free[both[0]] = free[both[1]] = summed
+        return free
+
+    def _updated(self, optimizer: bool = True) -> float:
+        """When the last device has all its weights; without ``optimizer``, if an update took no time."""
+        shared = self.layout.replicas if self.layout.zero else 1
         ends = []
-        for on, at, device in zip(program.placement, free, self.devices, strict=True):
-            weights = sum(layout.weights[stage] for stage in on)
-            update_time = OPTIMIZER * weights / shared / float(device.accelerator.hbm)
-            ends.append(at + self._sharing.updated(on) + update * update_time)
+        for on, at, device in zip(self.layout.schedule.placement, self._summed, self.devices, strict=True):
+            weights = sum(self.layout.weights[stage] for stage in on)
+            takes = OPTIMIZER * weights / shared / float(device.accelerator.hbm)
+            ends.append(at + self._sharing.updated(on) + optimizer * takes)
         return float(max(ends))
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.errors import duration, got, one_of, short
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.layout import Layout, read_layout
+from gpipe_sim.pricing.price import Factors, Priced
 from gpipe_sim.transformers.models import gpt
 
 NEEDED = (
@@ -41,6 +42,22 @@ class Row:
     time: float | None
     given: Mapping[str, str]
 
+    def priced(self, cluster: Cluster, factors: Factors | None = None) -> Priced:
+        """The step on as many devices of this cluster as it had."""
+        same = cluster.devices == self.devices
+        return Priced(self.layout, cluster if same else _resized(cluster, self.devices), factors or {})
+
+    @property
+    def seconds(self) -> float:
+        """Its ``time``; ValueError if nobody measured it."""
+        if self.time is None:
+            raise ValueError("a row has no time: its column ms is empty")
+        return self.time
+
+    def off(self, seconds: float) -> float:
+        """The share by which these are more than it took."""
+        return seconds / self.seconds - 1
+
 
 def read_rows(path: str | PathLike) -> list[Row]:
     """The rows of a CSV file.
@@ -61,9 +78,13 @@ def measured_rows(name: str) -> list[Row]:
 
     Measured by VIA-Research for vTrain, with Megatron-DeepSpeed; see ``data/README.md``.
     """
-    one_of("measured_rows", "name", name, COMMITTED)
+    return [*_committed(one_of("measured_rows", "name", name, COMMITTED))]
+
+
+@cache
+def _committed(name: str) -> tuple[Row, ...]:
     text = files("gpipe_sim").joinpath(f"data/measured/{name}.csv").read_text()
-    return list(_rows(text.splitlines(), f"{name}.csv"))
+    return tuple(_rows(text.splitlines(), f"{name}.csv"))
 
 
 def _rows(lines: Iterable[str], name: str) -> Iterable[Row]:
@@ -123,11 +144,7 @@ def _model(
     return tuple(gpt(layers, hidden, heads, tokens=tokens, sequence=sequence, **how))
 
 
-def on(cluster: Cluster, devices: int) -> Cluster:
-    """The same cluster with so many devices."""
-    return cluster if cluster.devices == devices else _resized(cluster, devices)
-
-
 @lru_cache(maxsize=1024)
 def _resized(cluster: Cluster, devices: int) -> Cluster:
+    """The same cluster with so many devices."""
     return Cluster(devices, cluster.accelerator, cluster.memory, cluster.links)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.links.links import Link, Nodes
+from gpipe_sim.links.links import Link, Nodes, link_between
 from gpipe_sim.pricing.groups import Group, stage_links
 from gpipe_sim.pricing.layout import Layout, Piece
 
@@ -34,7 +34,7 @@ class Sharing:
     def within(self, piece: Piece, times: Times, split: bool) -> Times:
         """F, I and W of a layer with what is sent meanwhile; ``split``: whether I and W are actions."""
         layout, (forward, input_grad, weight_grad) = self.layout, times
-        gather = self._gather(piece.weights * piece.number) if layout.unshard == "microbatch" else 0.0
+        gather = self._gather(piece.weights * piece.itemsize) if layout.unshard == "microbatch" else 0.0
         scatter = self._half(piece.weights * layout.gradient_bytes) if layout.zero >= 2 else 0.0
         if split:
             return max(forward, gather), max(input_grad, gather), max(weight_grad, scatter)
@@ -76,14 +76,13 @@ class Sharing:
             return 0.0
         layout = self.layout
         links = stage_links(self.links, layout.schedule.devices, layout.tensor * layout.replicas)
-        link = links if isinstance(links, Link) else links.link(*both)
         size = weights * layout.gradient_bytes / (layout.replicas if layout.zero else 1)
-        return Group(2, 1).ring(link, size)
+        return Group(2, 1).ring(link_between(links, both[0], both[1]), size)
 
     def _sizes(self, stage: int) -> list[int]:
         """The bytes of the weights of each of its layers."""
         pieces = zip(self.layout.counts[stage], self.layout.pieces, strict=True)
-        return [piece.weights * piece.number for count, piece in pieces for _ in range(count)]
+        return [piece.weights * piece.itemsize for count, piece in pieces for _ in range(count)]
 
     def _gather(self, size: int) -> float:
         return self._half(size) if self.layout.zero == 3 else 0.0

@@ -20,7 +20,6 @@ import numpy as np
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.numbers import quotient
-from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.simulate import within_floats
 from gpipe_sim.core.timeline import Timeline, column_of, number, of_timeline
 from gpipe_sim.errors import Real, duration, got, listed, require_few, require_flags, whole
@@ -84,7 +83,7 @@ def _ready(timeline: Timeline, buckets: int) -> list[Ready]:
     """All that has to be summed, in the order in which it is there; a stage once for each bucket."""
     starts, ends, program = timeline.start.tolist(), timeline.end.tolist(), timeline.schedule.program
     last: dict[int, dict[int, int]] = {}  # by stage and device, the entry that makes the last gradient there
-    for part in _makes_gradients(program).tolist():
+    for part in np.flatnonzero(program.makes_gradients).tolist():
         last.setdefault(int(program.stage[part]), {})[int(program.device[part])] = int(program.entry[part])
 
     def when(entry: int, bucket: int) -> Real:  # exactly the end for the last bucket
@@ -97,11 +96,6 @@ def _ready(timeline: Timeline, buckets: int) -> list[Ready]:
         for bucket in range(1, buckets + 1)
         if len(entries) > 1
     )
-
-
-def _makes_gradients(program: Program) -> np.ndarray:
-    """The parts that make gradients of weights, row by row."""
-    return np.flatnonzero(np.isin(program.kind, [CODE[Kind.B], CODE[Kind.W]]))
 
 
 def _one_by_one(ready: list[Ready], sizes: list[Real], links: Links, buckets: int) -> Iterator[Collective]:
@@ -120,7 +114,7 @@ def _one_by_one(ready: list[Ready], sizes: list[Real], links: Links, buckets: in
 def _norm(timeline: Timeline, before: Sequence[Collective], links: Links) -> Collective:
     """Clipping needs the norm of the sums: it starts when all of them are there, on every device."""
     program = timeline.schedule.program
-    made = timeline.end[program.entry[_makes_gradients(program)]]
+    made = timeline.end[program.entry[program.makes_gradients]]
     start = max([*made.tolist(), *(each.end for each in before)])
     devices = tuple(range(program.devices))
     end = start + ring_time(ring_links(links, devices), NORM_BYTES)

@@ -45,16 +45,11 @@ def updates_of(program: Program) -> Updates:
 
 
 def _updates(program: Program) -> Updates:
-    updates, gradients = _updates_and_gradients(program.kind)
-    before = updates_before(program.device, program.stage, updates)
+    gradients = program.makes_gradients
+    before = updates_before(program.device, program.stage, program.kind == CODE[Kind.U])
     mini_batch = np.full((program.stages, program.microbatches), -1, np.int32)
     mini_batch[program.stage[gradients], program.microbatch[gradients]] = before[gradients]
     return Updates(before, mini_batch, 1 + int(mini_batch.max(initial=0)))
-
-
-def _updates_and_gradients(kind: Column) -> tuple[Column, Column]:
-    """Which parts are updates, and which make the gradient of the weights."""
-    return kind == CODE[Kind.U], np.isin(kind, (CODE[Kind.B], CODE[Kind.W]))
 
 
 def updates_before(device: Column, stage: Column, updates: Column) -> Column:
@@ -79,7 +74,7 @@ def needs_of_updates(
     The nth update of one copy goes with the nth of another. Nothing crosses for that need; how the sum gets
     there is not in an order (``replicas.all_reduce``).
     """
-    updates, gradients = _updates_and_gradients(kind)
+    updates, gradients = kind == CODE[Kind.U], np.isin(kind, (CODE[Kind.B], CODE[Kind.W]))
     copies = set(zip(stage[gradients].tolist(), device[gradients].tolist(), strict=True))
     if len(copies) == len({own for own, _ in copies}):
         return needs_from, needs  # no stage has two

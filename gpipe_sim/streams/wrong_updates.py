@@ -64,7 +64,7 @@ def _of_row(program: Program, device: int, stage: int, early: frozenset[int]) ->
     """An update applies what came since the last one, its own microbatch's gradient too; nothing is left."""
     before, here = updates_of(program).before, (program.stage == stage) & (program.device == device)
     updates = np.flatnonzero(here & (program.kind == CODE[Kind.U]))
-    gradients = np.flatnonzero(here & np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W])))
+    gradients = np.flatnonzero(here & program.makes_gradients)
     applies = dict(zip(program.microbatch[gradients].tolist(), before[gradients].tolist(), strict=True))
     for part in updates.tolist():
         action = program.action_of(part)

@@ -3,7 +3,7 @@
 Each cause is something that each action, gap or message takes longer than in a step in which all stages are
 equal and nothing else takes time. The schedule is timed again with more and more of them:
 
-    equal stages, free messages   [ work on the slowest device ][ fill, drain ]
+    equal stages, free messages   [ work, if stages were equal ][ fill, drain ]
     + unequal stages              [ ......................................... ][ how much longer that is ]
     + unequal devices, + messages, + overhead, + all-reduce, + jitter and pauses
 
@@ -33,7 +33,7 @@ from gpipe_sim.why.gaps import Gap, gaps_of, message_times, ordinary_gaps
 from gpipe_sim.why.metrics import idle_spans
 from gpipe_sim.why.usual import told_apart, usual_times
 
-WORK, BUBBLE = "work on the slowest device", "the order's own bubble"
+WORK, BUBBLE = "work, if stages were equal", "the order's own bubble"
 STAGES, DEVICES, MESSAGES = "unequal stages", "unequal devices", "messages"
 OVERHEAD, ALL_REDUCE, PAUSES = "overhead", "all-reduce", "jitter and pauses"
 REST = "rest"
@@ -158,7 +158,7 @@ def where_time_goes(timeline: Timeline) -> Causes:
     >>> print(gp.where_time_goes(gp.simulate(gp.OneFOneB(3, 6), slow_second)))
     1F1B: where the time goes
                                 time   share  first  last
-    work on the slowest device    18   40.0%     18    18
+    work, if stages were equal    18   40.0%     18    18
     the order's own bubble         6   13.3%      6     9
     unequal stages                16   35.6%     16    11
     unequal devices                0    0.0%      0     0
