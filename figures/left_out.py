@@ -53,6 +53,6 @@ def draw(data: dict) -> Figure:
     finish(ax)
     ax.legend(loc="lower right", fontsize=LABEL_SIZE, frameon=False)
     worst, error = others[0], data[others[0]]["with shapes"]
-    words = f"Leave out {WORDS[worst]}, and no factor makes up for it: {error:.1%} off"
+    words = f"Leave out {WORDS[worst]}, and no factor for each shape makes up for it: {error:.1%} off"
     claim(ax, words, "mean error on measured steps that the fit had not seen, without one part of the step")
     return figure

@@ -60,7 +60,7 @@ def draw(data: dict) -> Figure:
     style(ax, data)
     words = f"{len(data['plans']) - len(unbeaten)} of {len(data['plans'])} plans are beaten by another,"
     note = f"Llama 70B, {DEVICES} devices: tensor x pipeline x replicas; triangles recompute; dashed: bound, "
-    claim(ax, f"{words} {len(unbeaten)} are worth a look", note + number(data["bound"]))
+    claim(ax, f"{words} {len(unbeaten)} are worth a look", f"{note}{number(data['bound'])} s")
     return figure
 
 

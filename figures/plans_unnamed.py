@@ -9,7 +9,6 @@ import gpipe_sim as gp
 from figures._page import claim, page
 from gpipe_sim.drawing.palette import CURVES, FAINT, PAPER
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
-from gpipe_sim.pricing.price import Priced
 
 TASK = {"gpus": "8", "global_batch": "32", "hidden": "2048", "layers": "20"}
 CLUSTER = gp.Cluster(8, gp.pricing.A100, memory=80e9)
@@ -18,11 +17,10 @@ CLUSTER = gp.Cluster(8, gp.pricing.A100, memory=80e9)
 def data() -> dict:
     """Of each plan: milliseconds, as measured, and the bytes that its fullest device needs."""
     rows = [row for row in gp.pricing.measured_rows("one-node") if TASK.items() <= row.given.items()]
-    rows.sort(key=lambda row: row.time or 0)
-    plans = [
-        {"time": round(1000 * (row.time or 0), 3), "bytes": Priced(row.layout, CLUSTER).peak} for row in rows
-    ]
-    return {"plans": plans}
+    rows.sort(key=lambda row: row.seconds)
+    return {
+        "plans": [{"time": round(1000 * row.seconds, 3), "bytes": row.priced(CLUSTER).peak} for row in rows]
+    }
 
 
 def draw(data: dict) -> Figure:

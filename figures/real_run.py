@@ -16,7 +16,7 @@ from gpipe_sim.drawing.plots.style import LABEL_SIZE
 
 #: What is drawn of the sum, and how: (fill, pattern, words on it).
 PIECES = {
-    "work on the slowest device": ("work", CURVES[-1], "", INK),
+    "work, if stages were equal": ("work", CURVES[-1], "", INK),
     "the order's own bubble": ("the order's own bubble", REFERENCE, "", INK),
     "unequal stages": ("unequal stages", INK, "", PAPER),
     "messages": ("messages", PAPER, "////", INK),

@@ -42,7 +42,7 @@ CLAIMS = [
     "One batch in nine microbatches, on four devices: 1F1B's warm-up, steady state and drain",
     "Without a pipeline, 3/4 of the device time is waiting",
     "GPT-3 on eight devices: the first would hold 635 GB, the last 393",
-    "Leave out the bubble, and no factor makes up for it: 13.4% off",
+    "Leave out the bubble, and no factor for each shape makes up for it: 13.4% off",
     "GPipe on slow links: 16 devices are 6.6 times as fast as one, 32 only 5.2 times; on fast ones 16.3",
     "Numbers set by hand: 7.7% off",
     "Fitted to other rows, with shapes: 1.0% off",
@@ -62,6 +62,7 @@ CLAIMS = [
     "GPipe leaves 3/11 of the device time unused",
     "Push every row to the left: the waiting is one block, (K−1)(F+B) long",
     "Layers were moved: the step is 66 ms shorter, its unequal stages cost 64 less",
+    "A plan drawn by lot takes 61% longer than the fastest, on average",
     "A digit: its 8 rows are 8 places",
     "Head 0 looks most at place 4",
     "Head 1 looks most at place 3",
@@ -90,8 +91,9 @@ def test_every_figure_has_its_picture_and_its_numbers_and_is_shown_somewhere():
     assert set(NAMES) == shown | TO_COME
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "plans"])
 def test_the_committed_numbers_come_out_again(name):
+    """``plans`` takes as long as all others together: there `make figures` looks, as for the rest."""
     assert differences(module(name).data(), read(name)) == []
 
 
@@ -326,6 +328,15 @@ def test_speedups_on_links_are_drawn_as_they_are():
         for name, rows in data["speedup"].items()
         for message, row in zip(data["messages"], rows, strict=True)
     }
+
+
+def test_each_measured_plan_of_each_task_is_a_point_and_the_fastest_of_each_is_at_one():
+    data, [ax] = read("regret"), committed("regret").axes
+    tasks = [task for part in ("2 devices", "4 devices", "8 devices", "64 to 512") for task in data[part]]
+    [line] = ax.lines
+    assert list(line.get_ydata()) == [times for task in tasks for times in task]
+    assert {min(task) for task in tasks} == {1} and (len(tasks), len(line.get_xdata())) == (72, 752)
+    assert (min(map(max, tasks)), max(map(max, tasks))) == pytest.approx((1.1, 15), rel=0.05)
 
 
 def test_four_sums_of_a_block_stand_across_all_lanes_and_computing_on_each():
