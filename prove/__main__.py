@@ -12,9 +12,9 @@ import sys
 from typing import Any
 
 from gpipe_sim.core.timeline import number
+from gpipe_sim.viewer.bound import simple_bound
 from gpipe_sim.viewer.puzzles import Puzzle, puzzles
 from prove.answer import FILE, answered, as_text
-from prove.bound import simple_bound
 from prove.model import Found, solve
 
 COLUMNS = "{:<20} {:>5} {:>12} {:>10} {:>8} {:>5} {:>8}  {}"

@@ -10,8 +10,8 @@ import gpipe_sim.viewer
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import number
 from gpipe_sim.errors import Real
+from gpipe_sim.viewer.bound import simple_bound
 from gpipe_sim.viewer.puzzles import Bound, Puzzle
-from prove.bound import simple_bound
 
 FILE = Path(gpipe_sim.viewer.__file__).parent / "puzzles.json"
 SHOWN = "CP-SAT shows that no order takes less"

@@ -20,10 +20,10 @@ from gpipe_sim.families import SCHEDULES, v_shaped
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.memory import greedy
 from gpipe_sim.memory.greedy import Room
+from gpipe_sim.viewer.bound import simple_bound
 from gpipe_sim.viewer.puzzles import Bound, Puzzle, from_record, puzzles
 from gpipe_sim.viewer.tables import about
 from prove.answer import FILE, SHOWN, answered, as_text
-from prove.bound import simple_bound
 
 ALL = list(puzzles().values())
 each_puzzle = pytest.mark.parametrize("puzzle", ALL, ids=lambda puzzle: puzzle.name)

@@ -22,7 +22,7 @@ from gpipe_sim.core.explicit import Explicit, row_texts
 from gpipe_sim.core.rules import in_flight
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
-from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.words import durations, size
 from gpipe_sim.errors import Real, ScheduleError
 
@@ -114,17 +114,20 @@ class Puzzle:
     def timed(self, order: Schedule) -> Timeline:
         """Its times; ScheduleError if it cannot finish, or if a device holds more than its room."""
         timeline = simulate(order, self.costs)
-        over = []
-        for row, room in zip(timeline.rows, self.limits, strict=True):
-            held = accumulate(in_flight(span.action.parts[0].kind) for span in row)
-            over += [span for span, count in zip(row, held, strict=True) if count > room][:1]
-        if over:
-            first = min(over, key=lambda span: span.start)
+        if first := self.one_more(timeline):
             raise ScheduleError(
                 f"device {first.device} has room for {self.limits[first.device]} stage-activations, and "
                 f"{first.action} at {number(first.start)} is one more"
             )
         return timeline
+
+    def one_more(self, timeline: Timeline) -> Span | None:
+        """The first action with which a device holds more than its room."""
+        over = []
+        for row, room in zip(timeline.rows, self.limits, strict=True):
+            held = accumulate(in_flight(span.action.parts[0].kind) for span in row)
+            over += [span for span, count in zip(row, held, strict=True) if count > room][:1]
+        return min(over, key=lambda span: span.start, default=None)
 
     def record(self) -> dict[str, Any]:
         """The puzzle as plain lists, texts and numbers, as it stands in puzzles.json."""

@@ -17,10 +17,11 @@ def simple_bound(puzzle: Puzzle) -> Bound:
     from one of them back to stage 0. Where backwards are split, W can fill the tail. So there the work
     without W is followed by a tail, and all the work by nothing.
     """
-    return max(_of_devices(puzzle), key=lambda bound: bound.value)
+    return max(device_bounds(puzzle), key=lambda bound: bound.value)
 
 
-def _of_devices(puzzle: Puzzle) -> Iterator[Bound]:
+def device_bounds(puzzle: Puzzle) -> Iterator[Bound]:
+    """What each device needs; where backwards are split, with all its work and without W."""
     home = {stage: device for device, held in enumerate(puzzle.placement) for stage in held}
     back = puzzle.kinds[1]
 
