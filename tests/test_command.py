@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.classroom import notebooks
 from gpipe_sim.command import lessons
 from gpipe_sim.command.draw import FAMILIES, shown_name
 from gpipe_sim.command.main import COMMANDS, main
@@ -87,7 +88,9 @@ def test_each_example_of_the_help_does_what_it_says(command, ask, tmp_path):
     for name, rows in re.findall(r"(\w+\.\w+):\n((?:  .*\n)+)", ask("check", "--help")[1]):
         (tmp_path / name).write_text(rows)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["order.csv", "order.txt", "programs.txt"]
-    assert 2 <= len(examples(helped)) <= 4
+    (tmp_path / "handed-in" / "ann").mkdir(parents=True)
+    (tmp_path / "handed-in" / "ann" / "my_pipeline.py").write_text("")
+    assert 2 <= len(examples(helped)) <= 5
     for example in examples(helped):
         words, _, file = example.partition(" < ")
         stdin = (tmp_path / file).read_text() if file else ""
@@ -366,11 +369,13 @@ def test_lessons_are_copied_with_the_pictures_and_the_page_that_they_show(ask, t
     status, printed, error = ask("lessons", "made/my lessons")
     assert (status, error) == (0, "")
     folder = tmp_path / "made/my lessons"
-    originals = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    assert [path.name for path in sorted(folder.glob("*.ipynb"))] == [path.name for path in originals]
+    home = ROOT / "notebooks"
+    originals = [*home.glob("*.ipynb"), *home.glob("exercises/*.ipynb"), *home.glob("exercises/solutions/*")]
+    inside = {path.relative_to(home) for path in originals}
+    assert {path.relative_to(folder) for path in folder.rglob("*.ipynb")} == inside
     shown = set()
     for original in originals:
-        text = (folder / original.name).read_text(encoding="utf-8")
+        text = (folder / original.relative_to(home)).read_text(encoding="utf-8")
         links = re.findall(r"\]\((?!https?:)([\w./]+\.\w+)(?:#[^)]*)?\)", text)
         assert all((folder / link).exists() for link in links), original.name
         shown |= {link for link in links if link.endswith((".png", ".html"))}
@@ -413,7 +418,7 @@ def test_the_lessons_are_not_copied_onto_themselves(ask):
 
 
 def test_without_lessons_it_says_where_they_should_be(ask, monkeypatch, tmp_path):
-    monkeypatch.setattr(lessons, "PACKAGE", tmp_path / "gpipe_sim")
+    monkeypatch.setattr(notebooks, "PACKAGE", tmp_path / "gpipe_sim")
     assert "the lessons are not in" in ask("lessons", "there")[2]
 
 

@@ -4,6 +4,7 @@
     gpipe-sim check order.txt         whether an order can run, and if not, why
     gpipe-sim plan --model gpt ...    the fastest plans for a model on a cluster
     gpipe-sim lessons my-lessons      the lessons, copied into a folder
+    gpipe-sim course handout DIR      for who teaches: handouts, grades, a report
 
 Each has ``--help`` with examples. It adds nothing to what the package can do: a subcommand is one short file
 that reads its arguments, calls the library and says what came out.

@@ -1,4 +1,4 @@
-"""the lessons, copied into a folder
+"""the lessons and exercises, copied into a folder
 
 Nothing is overwritten. Say the same folder again after an upgrade: lessons that are new are added, and those
 that differ from the package's, such as the ones that you have worked in, are left as they are and listed.
@@ -8,7 +8,6 @@ examples:
   gpipe-sim lessons .
 """
 
-import re
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
@@ -16,16 +15,14 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpipe_sim.classroom.notebooks import FIRST, folder_of, lessons_home, notebooks
 from gpipe_sim.command.answer import Answer
-
-PACKAGE = Path(__file__).parents[1]
-FIRST = "01_why_split.ipynb"
-#: As a lesson shows a picture of the folder beside it, or leads to the page there, with what that is to show.
-PICTURE = re.compile(rb"\]\(\.\./(figures/(?:\w+\.png|view\.html))(#[^)\s]*)?\)")
 
 
 def add(parser: ArgumentParser) -> None:
-    parser.add_argument("dir", metavar="DIR", help="made if it is not there; pictures go in DIR/figures")
+    parser.add_argument(
+        "dir", metavar="DIR", help="made if it is not there, with DIR/exercises and DIR/figures"
+    )
 
 
 def answer(asked: Namespace) -> Answer:
@@ -44,20 +41,10 @@ def answer(asked: Namespace) -> Answer:
     return Answer("\n".join([*lines, *how_to_open(folder)]), 1 if others else 0)
 
 
-def lessons_home() -> Path:
-    """Where the folders of lessons and pictures are: inside an installed package, beside it in a clone."""
-    for home in (PACKAGE, PACKAGE.parent):
-        if (home / "notebooks" / FIRST).exists():
-            return home
-    raise FileNotFoundError(f"the lessons are not in {PACKAGE}, where a wheel has them, nor beside it")
-
-
 def lesson_files(home: Path) -> dict[str, bytes]:
-    """What is copied, by its place in the folder: lessons first, then the pictures that they show."""
-    lessons = {path.name: path.read_bytes() for path in sorted((home / "notebooks").glob("*.ipynb"))}
-    shown = {name.decode() for text in lessons.values() for name, _ in PICTURE.findall(text)}
-    near = {name: PICTURE.sub(rb"](\1\2)", text) for name, text in lessons.items()}
-    return near | {name: (home / name).read_bytes() for name in sorted(shown)}
+    """What is copied, by its place in the folder: lessons, exercises, solutions, pictures that they show."""
+    own = {path.relative_to(home / "notebooks"): path.read_bytes() for path in notebooks().values()}
+    return {path.as_posix(): content for path, content in folder_of(own).items()}
 
 
 def placed(path: Path, content: bytes) -> bool:

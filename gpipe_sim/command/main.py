@@ -10,11 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gpipe_sim.command import check, draw, lessons, plan
+from gpipe_sim.command import check, course, draw, lessons, plan
 from gpipe_sim.command.answer import Answer
 from gpipe_sim.errors import MemoryLimitError, ScheduleError
 
-COMMANDS = {"draw": draw, "check": check, "plan": plan, "lessons": lessons}
+COMMANDS = {"draw": draw, "check": check, "plan": plan, "lessons": lessons, "course": course}
 STATUS = """\
 exit status, for scripts:
   0  yes, or done
@@ -58,11 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> Parser:
-    about = "Pipeline-parallel training, simulated: draw schedules, check them, plan, and get the lessons."
+    about = "Pipeline-parallel training, simulated: draw, check and plan, get the lessons, and teach them."
     whole = Parser(name(), description=about, epilog=STATUS)
     version = import_module("gpipe_sim").__version__
     whole.add_argument("--version", action="version", version=f"gpipe_sim {version}")
-    several = whole.add_subparsers(dest="command", metavar="draw | check | plan | lessons")
+    several = whole.add_subparsers(dest="command", metavar="draw | check | plan | lessons | course")
     for word, module in COMMANDS.items():
         said, _, examples = (module.__doc__ or "").partition("\n\n")
         epilog = f"{examples.strip().replace('gpipe-sim', name())}\n\n{STATUS}".replace("%", "%%")

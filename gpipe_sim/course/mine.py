@@ -4,7 +4,8 @@
 program: the student's clock calls the student's ``needs``.
 
 What passed is kept in ``my_pipeline.py`` in the folder of the notebooks, a plain file that later lessons read
-and that the student may read too. Only a notebook writes it, and who deletes it starts again.
+and that the student may read too. Only a notebook writes it, and who deletes it starts again. Where that
+folder cannot be written to, as on some servers, it is in the student's home folder.
 """
 
 import ast
@@ -108,6 +109,12 @@ def wrong(says: str) -> RuntimeError:
     return RuntimeError(f"{FILE}, beside the notebooks, {says}. Mend it, or delete it to start again")
 
 
+def place() -> Path:
+    """Where the student's file is, or will be: beside the notebooks, or at home if nobody may write there."""
+    beside = Path(FILE)
+    return beside if beside.exists() or os.access(".", os.W_OK) else Path.home() / FILE
+
+
 def stored() -> str:
     """The text of the student's file; RuntimeError if it cannot be read.
 
@@ -115,7 +122,7 @@ def stored() -> str:
     """
     if in_a_test():
         return ""
-    file = Path(FILE)
+    file = place()
     try:
         if file.exists() and not file.is_file():
             raise RuntimeError(f"{FILE}, beside the notebooks, is no file. Give that another name")
@@ -131,7 +138,7 @@ def stored() -> str:
 def keep(text: str) -> None:
     """Write the student's file; RuntimeError, before anything has changed, if that cannot be."""
     try:
-        Path(FILE).write_bytes(text.encode())
+        place().write_bytes(text.encode())
     except (OSError, UnicodeError) as error:
         raise RuntimeError(f"{FILE}, beside the notebooks, cannot be written: {error}") from error
 
