@@ -12,16 +12,20 @@ from importlib.util import find_spec
 
 from gpipe_sim.course import mine
 from gpipe_sim.course.build import grade
+from gpipe_sim.course.guarded import guard
 from gpipe_sim.course.printed import wide
+from gpipe_sim.course.progress import bring_back, download
 from gpipe_sim.course.puzzle import puzzle
 from gpipe_sim.course.reply import Reply
 from gpipe_sim.course.reveal import reveal
 
-__all__ = ["Reply", "grade", "mine", "puzzle", "reveal", "wide"]
+__all__ = ["Reply", "bring_back", "download", "grade", "mine", "puzzle", "reveal", "wide"]
+
+guard()
 
 
 def __getattr__(name: str):
     """Import a lesson's module when it is first used, so that ``course.lesson_04`` just works."""
-    if name.startswith("lesson_") and find_spec(f"gpipe_sim.course.{name}"):
+    if name.startswith(("lesson_", "exercises")) and find_spec(f"gpipe_sim.course.{name}"):
         return import_module(f"gpipe_sim.course.{name}")
     raise AttributeError(f"module 'gpipe_sim.course' has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """The names of the chapter; ``__init__.py`` imports a lesson's checks when they are first used."""
 
+from gpipe_sim.course import exercises as exercises
 from gpipe_sim.course import lesson_01 as lesson_01
 from gpipe_sim.course import lesson_02 as lesson_02
 from gpipe_sim.course import lesson_03 as lesson_03
@@ -21,11 +22,16 @@ from gpipe_sim.course import lesson_18 as lesson_18
 from gpipe_sim.course import lesson_19 as lesson_19
 from gpipe_sim.course import lesson_20 as lesson_20
 from gpipe_sim.course import lesson_21 as lesson_21
+from gpipe_sim.course import lesson_22 as lesson_22
 from gpipe_sim.course import lesson_A as lesson_A
 from gpipe_sim.course import lesson_B as lesson_B
+from gpipe_sim.course import lesson_P as lesson_P
+from gpipe_sim.course import lesson_T as lesson_T
 from gpipe_sim.course import mine as mine
 from gpipe_sim.course.build import grade as grade
 from gpipe_sim.course.printed import wide as wide
+from gpipe_sim.course.progress import bring_back as bring_back
+from gpipe_sim.course.progress import download as download
 from gpipe_sim.course.puzzle import puzzle as puzzle
 from gpipe_sim.course.reply import Reply as Reply
 from gpipe_sim.course.reveal import reveal as reveal

@@ -147,5 +147,8 @@ MIXES: Table = {
     "places and heads have changed places. Which axis comes right before a head's features?": (
         ("y[i, :, own]", "y.reshape(b, heads, s, -1)[i, a]"),
     ),
+    "the features of all heads take turns in the mix. Which ones should stand side by side?": (
+        ("y[i, :, own]", "y[i, :, a::heads]"),
+    ),
     "the mix is the values as they came in. Which shares are taken of them?": ((MIX, "return v"),),
 }

@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import unwrap
 from typing import Any
 
-from gpipe_sim.course import kept, mine
+from gpipe_sim.course import kept, mine, tries
 from gpipe_sim.course.called import stopped
 from gpipe_sim.course.reply import Reply, correct, keep_working, your_turn
 
@@ -19,20 +19,23 @@ BUILDS: dict[str, tuple[str, ...]] = {}
 def exercise(task: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]:
     """Make a check one of an exercise: without an answer (None) it says what the ``task`` is.
 
-    A Reply that is raised anywhere in the check is what it gives back.
+    A Reply that is raised anywhere in the check is what it gives back. In a notebook the try is counted. What
+    is ``given`` by keyword, such as a seed, is no answer.
     """
 
     def of(check: Callable[..., Reply]) -> Callable[..., Reply]:
         @wraps(check)
-        def checked(*answers: object) -> Reply:
+        def checked(*answers: object, **given: object) -> Reply:
             if mine.is_reading():
                 return your_turn(f"a check in {mine.FILE} does nothing")
             if all(answer is None for answer in answers):
                 return your_turn(task)
             try:
-                return check(*answers)
-            except Reply as reply:
-                return reply.with_traceback(None)
+                reply = check(*answers, **given)
+            except Reply as raised:
+                reply = raised.with_traceback(None)
+            tries.note(check, reply)
+            return reply
 
         return checked
 

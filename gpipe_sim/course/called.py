@@ -36,6 +36,8 @@ QUESTIONS = {
     AttributeError: "What stands before the dot there?",
     Exception: "What are the values at that moment?",
 }
+#: What must not be called at the moment: (module, name).
+REFUSED: set[tuple[str, str]] = set()
 MISCALLED = "How many things is it given, and how many does it take?"  #: none of the student's own lines ran
 
 
@@ -111,11 +113,14 @@ def alike(one: Any, other: Any) -> bool:
 def _not_using(functions: Collection[Callable]) -> Iterator[None]:
     """Meanwhile whoever calls one of these raises a Reply, under whatever name the student knows it."""
     codes = {function: getattr(function, "__code__") for function in functions}  # noqa: B009
+    names = {(function.__module__, function.__qualname__) for function in functions}
+    REFUSED.update(names)
     for function, code in codes.items():
         setattr(function, "__code__", _refused.__code__.replace(co_name=code.co_name))  # noqa: B010
     try:
         yield
     finally:
+        REFUSED.difference_update(names)
         for function, code in codes.items():
             setattr(function, "__code__", code)  # noqa: B010
 
@@ -138,8 +143,14 @@ def result_of(function: object, *arguments, where: str, **how: Any) -> object:
     return said
 
 
+class Elsewhere(Exception):
+    """What stopped a student's function that runs in another process, in the words of ``stopped``."""
+
+
 def stopped(error: BaseException) -> str:
     """The error, the student's own line at which it came, and a question."""
+    if isinstance(error, Elsewhere):
+        return str(error)
     what = ": ".join(filter(None, [type(error).__name__, str(error)]))
     question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
     line = _line(error)

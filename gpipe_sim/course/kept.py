@@ -23,7 +23,7 @@ DECORATORS = {"cache", "lru_cache", "dataclass"}  #: others are left out: a chec
 
 def running_cell() -> str:
     """The source of the notebook cell that is running; empty outside a notebook."""
-    if "ipykernel" not in sys.modules:
+    if not {"ipykernel", "IPython"} <= sys.modules.keys():
         return ""
     shell = sys.modules["IPython"].get_ipython()
     return without_magics(shell.user_ns["In"][-1], shell.transform_cell) if shell else ""

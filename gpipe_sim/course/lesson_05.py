@@ -258,7 +258,7 @@ def _moment(action: Step, got: Real, free: Real, arrived: Real, cost: Mapping[st
 @exercise("write three rows as text, one per device: twelve forwards and twelve backwards in all")
 def short_and_small(answer: str | Schedule | None) -> Reply:
     """Check an order for 3 devices and 4 microbatches that takes 18 and holds at most 3, 2 and 1."""
-    schedule = _sound(answer, devices=3, microbatches=4)
+    schedule = sound(answer, devices=3, microbatches=4)
     timeline, peaks = simulate(schedule), peak_in_flight(schedule)
     extra = max(peak - room for peak, room in zip(peaks, ROOM, strict=True))
     reply = correct(f"{LONG} long, peaks {listed(peaks)}. Could the same rule serve 4 devices?")
@@ -275,7 +275,7 @@ def short_and_small(answer: str | Schedule | None) -> Reply:
 @exercise("write the two rows again, with two actions of one row exchanged")
 def unlock(answer: str | Schedule | None) -> Reply:
     """Check that the lesson's deadlocked order can run after one swap of two actions within a row."""
-    schedule = _sound(answer, KNOT.devices, KNOT.microbatches)
+    schedule = sound(answer, KNOT.devices, KNOT.microbatches)
     took, moved = simulate(schedule).makespan, []
     for before, after in zip(KNOT.actions, schedule.actions, strict=True):
         moved += [action for was, action in zip(before, after, strict=True) if was != action]
@@ -288,7 +288,7 @@ def unlock(answer: str | Schedule | None) -> Reply:
     return drawn(reply, rows_of(schedule))
 
 
-def _sound(answer: object, devices: int, microbatches: int) -> Schedule:
+def sound(answer: object, devices: int, microbatches: int) -> Schedule:
     """The answer as a schedule that can run, or raise what is wrong with it."""
     rows, placement = _as_text(answer, devices), [(device,) for device in range(devices)]
     try:

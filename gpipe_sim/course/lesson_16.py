@@ -111,7 +111,8 @@ BLOCK = Count(
         "-8sh": "That has 8sh too few. GELU and the second Linear each save an input. Are they the same?",
         "-4sh": "That has 4sh too few. A LayerNorm's weights scale what it saved: is its output the same "
         "array? And how many arrays of s x h go into the core?",
-        "-2sh": "That has 2sh too few. Each of two Dropouts, and each of two LayerNorms: what do they keep?",
+        "-2sh": "That has 32sh. 2sh are one more array of s x h, or what two Dropouts keep: has each "
+        "LayerNorm, each Linear and each Dropout of both chains a line in your sum?",
         "2sh": "That has 2sh too many. Which array did you count that no backward reads?",
         "4sh": "That has 4sh too many. Do q, k and v come from one input or three? And what does a sum save?",
     },

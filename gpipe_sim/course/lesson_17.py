@@ -1,6 +1,7 @@
 """Lesson 17: data parallelism, pipelines, and both; and what copies can share out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -80,10 +81,15 @@ def ring_sum(answer: Callable) -> Reply:
 
 
 def _run(
-    answer: Callable, vectors: list[np.ndarray], where: str, *more: object, adding: float = 0
+    answer: Callable,
+    vectors: list[np.ndarray],
+    where: str,
+    *more: object,
+    adding: float = 0,
+    links: CountedLinks | None = None,
 ) -> tuple[list, CountedLinks]:
     """What each device has at the end, as vectors, and the links; or raise what is wrong with its form."""
-    links, own = CountedLinks(adding), [vector.copy() for vector in vectors]
+    links, own = links or CountedLinks(adding), [vector.copy() for vector in vectors]
     got = result_of(answer, own, links, *more, where=where, copies=False, plain=False)
     links.overwritten = [k for k, vector in enumerate(vectors) if not np.array_equal(own[k], vector)]
     n, length = len(vectors), len(vectors[0])
@@ -244,11 +250,12 @@ class Owners:
     """The rule by which devices update weights; it notes who updates them.
 
     A weight is its own number, and the length of the vector more for each device before the one that has it.
-    ``whole`` are the sums of all gradients.
+    ``links`` tell after how many rounds.
     """
 
-    def __init__(self, whole: np.ndarray):
-        self.whole = whole
+    def __init__(self, gradients: list[np.ndarray], links: CountedLinks):
+        self.gradients, self.links = gradients, links
+        self.whole = np.sum(gradients, axis=0)
         self.done: dict[object, int] = {}  # by device: how many weights it has updated
 
     def __call__(self, k: object, piece: object, total: object) -> np.ndarray:
@@ -264,10 +271,35 @@ class Owners:
             says = f"device {k} updates weight {places[wrong][0]} with the gradient of another one"
             raise keep_working(f"{says}. Which piece has it the whole sum of?")
         if wrong.any():
-            says = f"device {k} updates with a gradient that is not the sum of all"
-            raise keep_working(f"{says}. After which round has a piece met all devices?")
+            raise keep_working(self._not_the_sum(k, int(places[wrong][0]), total[wrong][0]))
         self.done[k] = self.done.get(k, 0) + piece.size
         return updated(places.astype(np.float16), total)
+
+    def _not_the_sum(self, k: object, place: int, total: float) -> str:
+        """What a device has in place of the sum of all gradients for a weight, and a question."""
+        if k in self.done:
+            return f"device {k} updates weight {place} again. In which round does each weight get its update?"
+        n, says = len(self.gradients), f"device {k} updates weight {place} with"
+        if np.isclose(total, self.whole[place] / n):
+            return f"{says} the mean of its gradients. Which of the two is `total`, mean or sum?"
+        whose, rounds = _whose(total, self.gradients, place), len(self.links.sent.get(k, []))
+        if not whose:
+            return f"{says} {total:g}, which adds up gradients of several weights. What is added to what?"
+        says = f"{says} its gradient on device{'s' * (len(whose) > 1)} {listed(whose)}, after {rounds} rounds"
+        if rounds < n - 1:
+            return f"{says}. After which round has a piece met all devices?"
+        if k not in whose:
+            return f"{says}. What becomes of its own when a piece arrives?"
+        return f"{says}. Which of its pieces has met all devices by then?"
+
+
+def _whose(total: float, gradients: list[np.ndarray], place: int) -> list[int]:
+    """The devices whose gradients for a weight add up to this; none if it is no such sum."""
+    own = [float(gradient[place]) for gradient in gradients]
+    for each in product((0, 1), repeat=len(own)):
+        if any(each) and np.dot(each, own) == total:
+            return [k for k, counts in enumerate(each) if counts]
+    return []
 
 
 def updated(weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -282,9 +314,10 @@ def zero_1(answer: Callable) -> Reply:
         where = f"with {n} devices and {length} weights"
         weights = np.arange(length, dtype=np.float16)
         gradients = list(np.random.default_rng(n).integers(-999, 999, (n, length)).astype(np.float32))
-        owners = Owners(total := np.sum(gradients, axis=0))
-        got, links = _run(answer, gradients, where, [weights + k * length for k in range(n)], owners)
-        if question := _old_or_wrong(got, weights, total):
+        owners = Owners(gradients, links := CountedLinks())
+        shifted = [weights + k * length for k in range(n)]
+        got, _ = _run(answer, gradients, where, shifted, owners, links=links)
+        if question := _old_or_wrong(got, weights, owners):
             return keep_working(f"{where}, {question}")
         if sum(owners.done.values()) > length:
             k = max(owners.done, key=lambda k: owners.done[k])
@@ -301,15 +334,30 @@ def zero_1(answer: Callable) -> Reply:
     return correct(f"new weights on every device, at {len(HIDDEN_UPDATES)} sizes, each updated by one")
 
 
-def _old_or_wrong(got: list[np.ndarray], weights: np.ndarray, total: np.ndarray) -> str:
+def _old_or_wrong(got: Sequence[np.ndarray], weights: np.ndarray, owners: Owners) -> str:
     """Whose weights are not the new ones, and a question."""
+    total, gradients, rounds = owners.whole, owners.gradients, len(owners.links.sent.get(0, []))
     new = updated(weights, total)
     for k, each in enumerate(got):
         for at in np.flatnonzero(each != new).tolist():
-            says = f"number {at} of device {k} is "
-            if each[at] % len(weights) == weights[at] and each[at] >= 0:
+            value, says = float(each[at]), f"number {at} of device {k} is "
+            if value % len(weights) == weights[at] and value >= 0:
                 return f"{says}the weight that it was. How does a device get what others have updated?"
-            if each[at] == total[at]:
+            if value == total[at]:
                 return f"{says}a sum of gradients. What goes around in the second half?"
-            return f"{says}{each[at]:g}, and the new weight is {new[at]:g}. In which round should it come?"
+            if value in new:
+                other = np.flatnonzero(new == value)[0]
+                return f"{says}what number {other} should be. Where do the pieces of a vector belong?"
+            says = f"{says}{value:g}, and the new weight is {new[at]:g}"
+            if rounds < 2 * (len(got) - 1):
+                return f"{says}; device 0 has sent {rounds} times. In which round should it come?"
+            if whose := _whose(value, gradients, at):
+                holds = f"number {at} of device {k} is {value:g}, the gradient"
+                holds += (
+                    f" of device {whose[0]} alone" if len(whose) == 1 else f"s of devices {listed(whose)}"
+                )
+                return f"{holds}. Which piece does a device send first in the second half?"
+            if _whose(value - float(new[at]), gradients, at):
+                return f"{says}. In the second half, is what arrives added or kept?"
+            return f"{says}. What does `update` give back, and where does it go?"
     return ""

@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from math import isclose, isfinite
 
 import numpy as np
@@ -13,8 +14,7 @@ from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.pricing.cluster import Cluster
 from gpipe_sim.pricing.layout import Shape
-from gpipe_sim.pricing.price import Priced
-from gpipe_sim.pricing.rows import Row, on
+from gpipe_sim.pricing.rows import Row
 
 NOTHING = "you give nothing back. What should come after return?"
 PROMISED, SENT = 312e12, 300e9  #: FLOP/s of an A100, and bytes/s to another in its machine: its data sheet
@@ -71,7 +71,7 @@ def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
 
 def priced_on(cluster: Cluster) -> Callable[[Row], float]:
     """What a row's step takes on so many of these devices."""
-    return lambda row: Priced(row.layout, on(cluster, row.devices)).time
+    return lambda row: row.priced(cluster).time
 
 
 def task_of(row: Row) -> tuple[int, int, int, int]:
@@ -84,7 +84,7 @@ def task_of(row: Row) -> tuple[int, int, int, int]:
 
 def shape_of(row: Row) -> Shape:
     """Of its blocks: samples, places, features, and the devices that share one."""
-    return next(piece.shape for piece in row.layout.pieces if piece.shape)
+    return row.layout.shapes[0]
 
 
 def one_of_each_shape(rows: Sequence[Row], seed: int = 0) -> tuple[list[Row], list[Row]]:
@@ -101,11 +101,7 @@ def regrets(rows: Sequence[Row], predict: Callable[[Row], float]) -> list[float]
     for row in rows:
         tasks.setdefault(task_of(row), []).append(row)
     several = [some for some in tasks.values() if len(some) > 2]
-    return [_took(min(some, key=predict)) / min(map(_took, some)) - 1 for some in several]
-
-
-def _took(row: Row) -> float:
-    return float(row.time or 0)
+    return [min(some, key=predict).seconds / min(row.seconds for row in some) - 1 for some in several]
 
 
 Terms = tuple[float, float, float, float]
@@ -146,6 +142,7 @@ def mistaken(plan: Plan) -> tuple[dict[str, float], ...]:
             "How many blocks does one device have?": work * plan.K,
             "How much of a block does each of its t devices do?": work * plan.t,
             "How many microbatches go through a device?": work / plan.M,
+            "Each copy has M microbatches of its own. Whose blocks do the R copies work on?": work * plan.R,
             "How many texts are in a microbatch?": work / plan.b,
             "What are the products inside attention, 4s of (24h + 4s)?": (
                 work * 24 * plan.h / (24 * plan.h + 4 * plan.s)
@@ -161,6 +158,7 @@ def mistaken(plan: Plan) -> tuple[dict[str, float], ...]:
             "How large is a piece in a ring of t?": tensor * plan.t,
             "How many blocks does one device have?": tensor * plan.K,
             "For how many microbatches does it sum?": tensor / plan.M,
+            "Each copy has M microbatches of its own. With how many devices does it sum?": tensor * plan.R,
         },
         {
             "That is the share of all time, (K-1)/(K-1+M). How long is that, beside the work?": (
@@ -191,6 +189,8 @@ def mistaken(plan: Plan) -> tuple[dict[str, float], ...]:
 def four_terms(answer: Callable) -> Reply:
     """Check ``answer(plan)``: the seconds of work, tensor sums, bubble and gradients."""
     given = [_four(called(answer, plan, where=f"for {plan}", plain=False), plan) for plan in HIDDEN]
+    if _shuffled(given):
+        raise almost("these are the four terms, in another order. In which one are they asked for?")
     for i, name in enumerate(NAMES):
         for plan, got in zip(HIDDEN, given, strict=True):
             if not _equal(got[i], terms(plan)[i]):
@@ -199,6 +199,19 @@ def four_terms(answer: Callable) -> Reply:
                     raise almost(f"{said}. {known}")
                 raise keep_working(f"{said}. What is it made of?")
     return correct(f"four terms of {len(HIDDEN)} plans that are not shown")
+
+
+def _shuffled(given: Sequence[Terms]) -> bool:
+    """Whether these are the right numbers, in one order that is not the one asked for."""
+    right = [terms(plan) for plan in HIDDEN]
+    return any(
+        all(
+            _equal(got[j], want[i])
+            for got, want in zip(given, right, strict=True)
+            for i, j in enumerate(order)
+        )
+        for order in [*permutations(range(4))][1:]
+    )
 
 
 def _four(got: object, plan: Plan) -> Terms:

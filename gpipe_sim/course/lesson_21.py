@@ -11,6 +11,8 @@ from typing import cast
 
 import numpy as np
 
+from gpipe_sim.core.actions import Action, OverlapFB
+from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
@@ -125,30 +127,75 @@ def _held_up(timeline: Timeline, action: str) -> Timeline:
     return replace(timeline, arrived=arrived)
 
 
-#: Steps with one slow link, which need not be the one that devices wait for longest.
-LINKED = (
-    (lambda: _linked(OneFOneB(4, 6), 0, Costs(3)), {0, 1}),
-    (lambda: _held_up(_linked(GPipe(4, 6), 2, Costs((2, 9, 9, 9), 5, 5), 2), "0F5"), {2, 3}),
-    (lambda: _linked(GPipe(5, 4), 3, Costs((9, 2, 2, 2, 2), 5, 5), 4), {3, 4}),
-    (lambda: read_trace(trace("before"))[0], {1, 2}),
-    (lambda: read_trace(trace("after"))[0], {1, 2}),
+class _Took(CostModel):
+    """Actions take 10, and a message what ``took(source, target, microbatch)`` says."""
+
+    def __init__(self, took: Callable[[int, int, int], Real]):
+        self.took = took
+
+    def duration(self, action: Action | OverlapFB, device: int) -> Real:
+        return 10
+
+    def transfer(self, action: Action, source: int, target: int) -> Real:
+        return self.took(source, target, action.microbatch)
+
+
+def _odd_ends(source: int, target: int, microbatch: int) -> Real:
+    """The link in the middle is slow; elsewhere only one message is: the first output, the last gradient."""
+    if (source, target, microbatch) in ((0, 1, 0), (3, 2, 5)):
+        return 10
+    return 4 if {source, target} == {1, 2} else 1
+
+
+def _one_quick(source: int, target: int, microbatch: int) -> Real:
+    """The link in the middle is slow, but one message was quick."""
+    if {source, target} == {1, 2}:
+        return 1 if (source, microbatch) == (1, 3) else 9
+    return 2
+
+
+def _one_way(source: int, target: int, microbatch: int) -> Real:
+    """The link in the middle is slow both ways; the others are slower one way, and else quick."""
+    if {source, target} == {1, 2}:
+        return 5
+    return 9 if (source, target) in ((0, 1), (3, 2)) and microbatch > 1 else 1
+
+
+COMPARE = "What do you compare?"
+FIRST, LAST = "Is the first message a usual one?", "Is the last message a usual one?"
+QUICKEST = "Is the quickest message a usual one?"
+OUTPUTS, GRADIENTS = "Are outputs all that crosses a link?", "Are gradients all that crosses a link?"
+
+#: Steps with one slow link, which need not be the one that devices wait for longest: how it is made, the slow
+#: link, and what another one says of how it was found.
+LINKED: tuple[tuple[Callable[[], Timeline], set[int], dict[tuple[int, int], str]], ...] = (
+    (lambda: _linked(OneFOneB(4, 6), 0, Costs(3)), {0, 1}, {}),
+    (lambda: _held_up(_linked(GPipe(4, 6), 2, Costs((2, 9, 9, 9), 5, 5), 2), "0F5"), {2, 3}, {}),
+    (lambda: _linked(GPipe(5, 4), 3, Costs((9, 2, 2, 2, 2), 5, 5), 4), {3, 4}, {}),
+    (lambda: read_trace(trace("before"))[0], {1, 2}, {}),
+    (lambda: read_trace(trace("after"))[0], {1, 2}, {}),
+    (lambda: simulate(OneFOneB(4, 6), _Took(_odd_ends)), {1, 2}, {(0, 1): FIRST, (2, 3): LAST}),
+    (lambda: simulate(OneFOneB(4, 6), _Took(_one_quick)), {1, 2}, {(0, 1): QUICKEST, (2, 3): QUICKEST}),
+    (lambda: simulate(OneFOneB(4, 6), _Took(_one_way)), {1, 2}, {(0, 1): OUTPUTS, (2, 3): GRADIENTS}),
 )
 
 
 @exercise("write a function of a timeline and pass it in")
 def slow_link(answer: Callable | None) -> Reply:
     """Check ``answer(timeline)``: the two devices between which a message usually takes longest."""
-    for timeline, slow in ((make(), slow) for make, slow in LINKED):
+    for make, slow, mistaken in LINKED:
+        timeline = make()
         where = f"called with a step of {timeline.schedule!r} that took {written(timeline.makespan)}"
         said = called(answer, timeline, where=where, without=LIBRARY)
         if not (isinstance(said, Sequence | Set) and len(said) == 2 and all(map(is_whole, said))):
             raise keep_working(f"{where}: you say {said!r}. Which two devices?")
         if {*said} != slow:
-            raise keep_working(f"{where}: you say {said!r}. {_took(timeline, {*said}, slow)}")
+            question = mistaken.get((min(said), max(said)), COMPARE)
+            raise keep_working(f"{where}: you say {said!r}. {_took(timeline, {*said}, slow, question)}")
     return correct(f"in {len(LINKED)} steps. Is the slowest link always the first thing to mend?")
 
 
-def _took(timeline: Timeline, said: set[int], slow: set[int]) -> str:
+def _took(timeline: Timeline, said: set[int], slow: set[int], question: str) -> str:
     """How long messages take between these devices, beside one that takes longer."""
     own = [each.end - each.start for each in timeline.messages if {each.source, each.target} == said]
     if not own:
@@ -157,5 +204,5 @@ def _took(timeline: Timeline, said: set[int], slow: set[int]) -> str:
     return (
         f"A message between them usually takes {written(median_low(own))}, and that of {longer.action} from "
         f"device {longer.source} to {longer.target} takes "
-        f"{written(longer.end - longer.start)}. What do you compare?"
+        f"{written(longer.end - longer.start)}. {question}"
     )

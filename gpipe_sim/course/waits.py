@@ -13,5 +13,5 @@ def first_wait(timeline: Timeline, device: int) -> tuple[Real, Real, Action] | N
     for start, end in idle_spans(timeline, device):
         if row[0].end <= start < row[-1].start:
             held_up = next(span.action for span in row if span.start == end)
-            return start, end, needs(held_up, timeline.schedule)[0]
+            return start, end, max(needs(held_up, timeline.schedule), key=lambda need: timeline.ends[need])
     return None

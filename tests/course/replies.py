@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from gpipe_sim.course import Reply, answers, reveal
@@ -98,3 +99,13 @@ def changed(of: Callable, *swaps: tuple[str, str]) -> Callable:
     names = dict(vars(answers))
     exec(source, names)
     return names[of.__name__]
+
+
+def changed_text(source: str, *swaps: tuple[str, str]) -> Callable:
+    """What a text defines first, after some of its words are replaced: a mistake in an exercise's answer."""
+    for old, new in swaps:
+        assert old in source, old
+        source = source.replace(old, new)
+    names: dict = {"np": np}
+    exec(source, names)
+    return names[re.search(r"^def (\w+)", source, re.M)[1]]

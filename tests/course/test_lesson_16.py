@@ -48,6 +48,12 @@ def by_einsum(q, k, v, heads):
     return np.einsum("bhij,bjhd->bihd", shares, v).reshape(b, s, h), shares
 
 
+def stacked(q, k, v, heads):
+    """The mixes of all heads are stacked along a last axis, and not joined."""
+    mix, shares = mixing(joined=False)(q, k, v, heads)
+    return mix.transpose(0, 2, 3, 1).reshape(q.shape), shares
+
+
 def in_place(q, k, v, heads):
     q /= 1.0
     return [*mixing()(q, k, v, heads)]
@@ -256,6 +262,7 @@ ATTENTION = {
             "holds 5 as feature 7. Which head has that feature",
         ),
         (of_the_answer(lambda y, shares: (y + 1, shares)), "the mix of place"),
+        (stacked, "take turns in the mix. Which ones should stand side by side?"),
         *((wrong_mix(swaps), question) for question, swaps in MIXES.items()),
     ],
 }
@@ -288,8 +295,12 @@ BLOCKS = {
             counting(sums=4),
             "4sh too many. Do q, k and v come from one input or three? And what does a sum save?",
         ),
-        (counting(dropout=0), "2sh too few. Each of two Dropouts"),
-        (counting(norm=1), "2sh too few. Each of two Dropouts, and each of two LayerNorms"),
+        (counting(dropout=0), "That has 32sh. 2sh are one more array of s x h, or what two Dropouts keep"),
+        (
+            counting(norm=1),
+            "has each LayerNorm, each Linear and each Dropout of both chains a line in your sum?",
+        ),
+        (lambda s, h, a: counting()(s, h, a) - 2 * s * h, "That has 32sh."),
     ],
     "keep working": [
         (lambda s, h, a: 0, "Which arrays have a row for each place, and which one for each pair"),

@@ -204,22 +204,6 @@ def test_the_folded_ring_is_the_librarys_bit_for_bit_and_byte_for_byte(n, length
 # Weights that are shared out
 
 
-def zero_1(gradients, links, weights, update):
-    n = len(gradients)
-    held = [np.array_split(gradient, n) for gradient in gradients]
-    for turn in range(2 * (n - 1)):
-        if turn == n - 1:
-            for k in range(n):
-                i = (k + 1) % n
-                held[k][i] = update(k, np.array_split(weights[k], n)[i], held[k][i])
-        for k in range(n):
-            links.send(k, held[k][(k - turn) % n])
-        for k in range(n):
-            arrived, i = links.receive((k - 1) % n), (k - 1 - turn) % n
-            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
-    return [np.concatenate(pieces) for pieces in held]
-
-
 def plain_copies(gradients, links, weights, update):
     sums = answers.ring_sum(gradients, links)
     return [update(k, weights[k], total) for k, total in enumerate(sums)]
@@ -260,7 +244,7 @@ def all_by_device_0(gradients, links, weights, update):
     return answers.ring_sum([new, *(0 * new for _ in gradients[1:])], links)
 
 
-Z = partial(changed, zero_1)
+Z = partial(changed, answers.zero_1)
 
 
 # Predictions, and the figures in the sentences
@@ -285,10 +269,11 @@ def test_each_natural_wrong_guess_is_told_its_own_sentence():
     assert_each_is_told(natural("17", "Five ways, with sums"), "16 x 1")
     options = {"all equal", *(f"{K} x {16 // K}" for K in SIZES)}
     assert {*natural("17", "Five ways, with sums"), "16 x 1"} == options
+    assert_each_is_told(natural("17", "Five ways, with messages"), "4 x 4")
+    assert {*natural("17", "Five ways, with messages"), "4 x 4"} == options
     assert_each_is_told(natural("17", "ZeRO 2 in bytes"), 4)
     assert_each_is_told(natural("17", "What ZeRO 1 sends"), 0.75)
     assert_each_is_told(natural("17", "What ZeRO 3 sends"), 512)
-    assert_each_is_told(natural("17", "Whole weights in a step"), 2.25)
     assert_each_is_told(natural("17", "When a gather hides"), 7000, within=0.02)
 
 
@@ -470,7 +455,7 @@ RINGS = {
 UPDATES = {
     "correct": [
         (answer, f"new weights on every device, at {len(HIDDEN_UPDATES)} sizes, each updated by one")
-        for answer in (zero_1, partial(zero_1))
+        for answer in (answers.zero_1, partial(answers.zero_1))
     ],
     "keep working": [
         (passed_by_hand, "the optimizer of device 1 updates weights of device 0"),
@@ -478,15 +463,46 @@ UPDATES = {
         (Z(("weights[k], n)", "weights[0], n)")), "of device 1 updates weights of device 0. On which device"),
         (nothing_gathered, "number 3 of device 0 is the weight that it was. How does a device get"),
         (lambda gradients, links, weights, update: answers.ring_sum(gradients, links), "a sum of gradients."),
-        (Z(("turn == n - 1", "turn == n - 2")), "is not the sum of all. After which round"),
-        (Z(("i = (k + 1) % n", "i = k")), "is not the sum of all. After which round has a piece met"),
+        (
+            Z(("turn == n - 1", "turn == n - 2")),
+            "device 0 updates weight 3 with its gradient on device 0, after 2 rounds. "
+            "After which round has a piece met all devices?",
+        ),
+        (Z(("i = (k + 1) % n", "i = k")), "after 3 rounds. Which of its pieces has met all devices by then?"),
+        (
+            Z(("held[k][i] + arrived if turn < n - 1 else arrived", "arrived")),
+            "on device 1, after 3 rounds. What becomes of its own when a piece arrives?",
+        ),
+        (Z(("held[k][i])", "held[k][i] / n)")), "the mean of its gradients. Which of the two is `total`"),
+        (
+            Z(("links.receive((k - 1) % n)", "links.receive(k)")),
+            "which adds up gradients of several weights. What is added to what?",
+        ),
+        (
+            Z(("turn == n - 1", "turn >= n - 1")),
+            "device 0 updates weight 3 again. In which round does each weight get its update?",
+        ),
         (Z(("weights[k], n)[i]", "weights[k], n)[k]")), "with the gradient of another one. Which piece has"),
         (
             Z(("np.array_split(weights[k], n)[i]", "weights[k]")),
             "updates an array of shape (12,) with an array of",
         ),
-        (Z(("range(2 * (n - 1))", "range(n)")), "In which round should it come?"),
-        (Z(("range(2 * (n - 1))", "range(n - 1)")), "In which round should it come?"),
+        (Z(("range(2 * (n - 1))", "range(n)")), "sent 4 times. In which round should it come?"),
+        (Z(("range(2 * (n - 1))", "range(n - 1)")), "sent 3 times. In which round should it come?"),
+        (Z(("turn < n - 1", "turn < n")), "In the second half, is what arrives added or kept?"),
+        (
+            Z(("k - 1 - turn", "k - 1 - turn % (n - 1)")),
+            "is 452, the gradient of device 0 alone. "
+            "Which piece does a device send first in the second half?",
+        ),
+        (
+            Z(("np.concatenate(pieces)", "np.concatenate(pieces[::-1])")),
+            "number 0 of device 0 is what number 9 should be. Where do the pieces of a vector belong?",
+        ),
+        (
+            Z(("held[k][i] = update(k", "held[k][i] = 2 * update(k")),
+            "What does `update` give back, and where does it go?",
+        ),
         (lambda gradients, links, weights, update: weights, "is the weight that it was. How does"),
         (lambda gradients, links, weights, update: None, "What should come after return?"),
         (lambda gradients, links: gradients, "How many things is it given, and how many does it take?"),

@@ -13,6 +13,8 @@ from gpipe_sim.course.build import BUILDS
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 STOP = "## A good place to stop"
 READING, WRITING = 180, {"build": 10, "exercise": 5}  #: words a minute, and minutes for each
+#: Minutes: twenty choices of a plan before it, and a model tried again and again; five questions with code.
+LONGER = {"my_time": 25, "last": 15}
 PREDICTION, LINES = 2, 12  #: minutes for a prediction; lines of code a minute
 MOST = 30  #: minutes to read and predict without a place to stop
 
@@ -63,11 +65,11 @@ def reading(cells: list[dict]) -> float:
 
 
 def writing(path: Path) -> int:
-    """10 minutes for each build, and 5 for each other exercise."""
+    """10 minutes for each build, 5 for most other exercises."""
     checks = set(re.findall(r"^gp\.course\.(lesson_\w+)\.(\w+)\(.*\)$", "\n".join(sources(path)), re.M))
     for lesson, _ in checks:
         getattr(course, lesson)  # which makes its builds known
-    return sum(WRITING["build" if name in BUILDS else "exercise"] for _, name in checks)
+    return sum(LONGER.get(name, WRITING["build" if name in BUILDS else "exercise"]) for _, name in checks)
 
 
 def stated(path: Path) -> tuple[list[int], int]:

@@ -12,10 +12,11 @@ import pytest
 from replies import WRONG, cases_of
 
 from gpipe_sim import course
+from gpipe_sim.course import lesson_P
 from gpipe_sim.textbook import NEEDS, ON_LINKS
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-CALL = r'"gp\.course\.lesson_(\d\d|[AB])\.([a-z_]+)\(([A-Za-z_, ]+)\)"'
+CALL = r'"gp\.course\.lesson_(\d\d|[ABPT])\.([a-z_]+)\(([A-Za-z_, ]+?)(?:, seed=SEED)?\)"'
 #: (lesson, check, how many answers it takes) of each exercise of the notebooks
 CHECKS = sorted(
     {
@@ -27,7 +28,8 @@ CHECKS = sorted(
 CHOICES = ("which_hides_it",)  #: questions with four answers to choose from
 #: what is answered with a number, a word, a table or rows; the others take functions
 VALUES = (*CHOICES, "name_the_bubble", "unlock", "short_and_small", "slots_by_hand", "best_order", "put_off")
-VALUES += ("deal_out",)
+VALUES += ("deal_out", "first", "second", "third", "last")
+VALUES += tuple(f"play_{name}" for name in lesson_P.names())
 #: those that take a table and a function, with the table
 TABLES = {"table_and_needs": NEEDS, "on_links": ON_LINKS}
 #: what may go wrong in any function, and what it is told
