@@ -31,6 +31,7 @@ def gather() -> None:
 
 def placed(text: str) -> str:
     """A page whose links lead to where pictures and lessons are on the site."""
+    text = text.replace("../notebooks/README.md", "lessons/index.md")
     return text.replace("../figures/", "figures/").replace("../notebooks/", "lessons/")
 
 

@@ -1,12 +1,9 @@
 """What the text of the how-to pages says of the numbers that their cells print."""
 
+import csv
 import json
-import os
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 from base64 import b64decode
 from functools import cache
 from itertools import groupby
@@ -16,6 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.classroom.notebooks import pieces
+from gpipe_sim.command.main import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "howto"
@@ -151,65 +150,32 @@ def commands() -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-def nbconvert(words: list[str], folder: Path) -> None:
-    *options, files = words[2:]
-    found = [str(path) for path in folder.glob(files)]
-    env = {name: value for name, value in os.environ.items() if name != "PYTEST_VERSION"}
-    paths = [str(ROOT), env.get("PYTHONPATH", "")]
-    env["PYTHONPATH"] = os.pathsep.join(paths)
-    command = [sys.executable, "-m", "nbconvert", *options, *found]
-    assert found and subprocess.run(command, env=env, capture_output=True, check=True)
+def test_the_commands_of_the_page_do_what_it_says_in_its_order(tmp_path, monkeypatch):
+    """Four students are graded, a row for each piece of each; then every line for a shell is run."""
+    monkeypatch.chdir(tmp_path)
+    page = ran("teach.md")
+    with Path("grades.csv").open(newline="", encoding="utf-8") as table:
+        rows = list(csv.DictReader(table))
+    assert {row["student"] for row in rows} == {*page.students}
+    passed = {
+        name: {row["name"] for row in rows if (row["student"], row["passed"]) == (name, "yes")}
+        for name in page.students
+    }
+    taught = {name[:2] for _, name, *_ in LESSONS}
+    assert passed["ann"] >= {check for check, number in BUILT.items() if f"{number:02}" in taught}
+    assert passed["bob"] == passed["cem"] == passed["dee"] == set()
+    course = [words[3:] for words in commands() if words[2:4] == ["gpipe_sim", "course"]]
+    assert [words[1] for words in course] == ["handout", "report", "exam", "slides"]
+    assert [main(words) for words in course] == [0] * 4
+    assert {path.name for path in Path("first-exam").iterdir()} == {"exam.md", "answers.md"}
+    assert Path("report.html").exists() and [*Path("pictures").glob("*.svg")]
+    notebooks = [*Path("for-students").rglob("*.ipynb")]
+    assert len(notebooks) > 30 and not any({"answer", "explanation"} & tagged(path) for path in notebooks)
 
 
 def tagged(path: Path) -> set[str]:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return {tag for cell in cells for tag in cell["metadata"].get("tags", [])}
-
-
-def test_the_edition_without_answers_has_none_and_runs_and_its_replies_are_listed(
-    tmp_path, monkeypatch, capsys
-):
-    """A lesson without answers comes back with a guess, an answer and a cell that stops, and is run again."""
-    hidden, again = (words for words in commands() if words[1] == "nbconvert")
-    own, given = tmp_path / "my-lessons", tmp_path / "handed-in" / "ann"
-    own.mkdir()
-    given.mkdir(parents=True)
-    name = "04_gpipe_and_its_bubble.ipynb"
-    shutil.copy(ROOT / "notebooks" / name, own)
-    assert {"answer", "explanation"} <= tagged(own / name)
-    nbconvert(hidden, tmp_path)
-    assert not {"answer", "explanation"} & tagged(own / name)
-    text = (own / name).read_text(encoding="utf-8")
-    assert "<details" not in text and "One answer" not in text
-    for before, after in (
-        ("gpipe_rows = None ", "gpipe_rows = lambda K, M: [] "),
-        ("guess = None  # units of time", "guess = 1  # units of time"),
-        ("fewest = None ", "fewest = lost "),
-    ):
-        assert before in text
-        text = text.replace(before, after)
-    (given / name).write_text(text, encoding="utf-8")
-    nbconvert(again, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    exec(re.search(r"^```python\n(import json\n.*?)^```", PAGE, re.M | re.S)[1], {"Path": Path})
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert {row[0] for row in rows} == {"ann"} and {row[1] for row in rows} == {Path(name).stem}
-    said = [row[2].partition(":")[0] for row in rows]
-    assert said[:2] == ["keep working", "not what happened"] and "name 'lost' is not defined" in said
-    assert said.count("your turn") == 5 and len(said) == 8
-
-
-def test_a_row_for_each_student(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    page = ran("teach.md")
-    head, *rows = (line.split(",") for line in (tmp_path / "grades.csv").read_text().splitlines())
-    assert head == ["student", *(check.__name__ for check in page.checks)] and len(head) == 9
-    assert rows[0] == ["a"] + ["correct"] * 8 and rows[2] == ["c"] + ["your turn"] * 8
-    assert [row.count("correct") for row in rows] == [8, 0, 0, 0]
-    kept = {
-        check for check, number in BUILT.items() if f"{number:02}" in {name[:2] for _, name, *_ in LESSONS}
-    }
-    assert kept == {*head[1:]}
 
 
 def test_lesson_14_needs_what_the_page_says():
@@ -248,7 +214,7 @@ def test_only_a_saved_chart_turns_dark_and_not_a_grey_one(tmp_path):
         assert b"<svg" in shown and b"prefers-color-scheme" not in shown
 
 
-@pytest.mark.parametrize("name", ["contents.md", "howto/index.md", "lessons/index.md"])
+@pytest.mark.parametrize("name", ["contents.md", "howto/index.md", "../notebooks/README.md"])
 def test_the_links_of_a_list_of_pages_lead_somewhere_in_a_clone(name):
     path = PAGES.parent / name
     links = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
@@ -271,8 +237,20 @@ def test_code_is_no_wider_than_its_column():
         assert [line for line in lines if len(line) > 81] == [], path
 
 
-def test_the_two_tables_of_lessons_say_the_same():
-    row = re.compile(r"^\| \w\w? \| \[([^]]+)\]\([./]*notebooks/([^)]+)\) \| (.*) \|$", re.M)
-    pages = ROOT / "README.md", ROOT / "docs" / "lessons" / "index.md"
-    one, other = (row.findall(path.read_text(encoding="utf-8")) for path in pages)
-    assert one == other and len(one) == 23
+# nbgrader
+
+
+def test_each_check_gets_one_cell_that_nbgrader_grades(tmp_path, monkeypatch):
+    script = re.search(r"^```python\n(.*?)^```", (PAGES / "nbgrader.md").read_text("utf-8"), re.M | re.S)[1]
+    for lesson in ("04", "07"):
+        (path,) = (ROOT / "notebooks").glob(f"{lesson}_*.ipynb")
+        made = tmp_path / path.name
+        made.write_bytes(path.read_bytes())
+        monkeypatch.setattr("sys.argv", ["graded.py", str(made)])
+        exec(script, {})
+        cells = json.loads(made.read_text("utf-8"))["cells"]
+        ids = [each["metadata"]["nbgrader"]["grade_id"] for each in cells if "nbgrader" in each["metadata"]]
+        assert [re.sub(r"-\d+$", "", each) for each in ids] == [
+            f"gp-course-lesson_{lesson}-{piece.name}" for piece in pieces(lesson)
+        ]
+        assert all(re.fullmatch("[a-zA-Z0-9_-]+", each) for each in ids)
