@@ -3,7 +3,7 @@
 # figures while these are rebuilt, would break each other under `make -j`.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help figures test test-random test-torch test-docs test-page docs lessons lessons-torch lab look prove lint bench bench-page bench-torch reset clean
+.PHONY: help figures test test-course test-random test-torch test-docs test-page docs lessons lessons-torch exercises lab look prove lint bench bench-page bench-torch reset clean
 
 PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
@@ -36,6 +36,9 @@ figures: .venv/figures  ## rebuild every figure and the numbers it draws
 test: .venv/test  ## run the tests, and every lesson against its stored output
 	@$(RUN) $(NBVAL) tests $(LESSONS)
 
+test-course: .venv/test  ## run every lesson as students run it, and the grader on what students hand in
+	@$(RUN) pytest -q $(wildcard tests/classroom/test_*.py)
+
 test-random: .venv/test  ## run the tests that draw their examples on many new ones
 	@$(RUN) pytest -q -m hypothesis --hypothesis-profile=random tests
 
@@ -59,6 +62,9 @@ lessons: .venv/test  ## run every lesson again and store its output
 
 lessons-torch: .venv/torch-$(TORCH)  ## run the lesson on real devices again and store its output
 	@$(call again,$(TORCH_LESSONS))
+
+exercises: .venv/test  ## make the exercises and their solutions again from their sources
+	@$(RUN) notebooks.exercises
 
 lab: .venv/test  ## read the lessons in JupyterLab
 	@$(RUN) jupyterlab --preferred-dir=notebooks
@@ -84,7 +90,7 @@ bench-torch: .venv/torch-$(TORCH)  ## time PyTorch's engine: against the simulat
 	@$(RUN) benchmarks torch
 
 reset:  ## forget what a student wrote: the file in which lessons keep it; notebooks stay as they are
-	rm -f notebooks/my_pipeline.py
+	rm -f notebooks/my_pipeline.py notebooks/my_tries.json
 
 clean:  ## remove .venv and every cache; figures and lessons stay
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info

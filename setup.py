@@ -1,7 +1,7 @@
 """What pyproject.toml has no words for.
 
-The lessons, and the pictures that they show, go into the package. Its description is the README, with the
-project's address before each link and picture, since it is read far from them.
+The lessons, the exercises and the pictures that they show go into the package. Its description is the
+README, with the project's address before each link and picture, since it is read far from them.
 """
 
 import re
@@ -17,8 +17,13 @@ class WithLessons(build_py):
     def run(self):
         super().run()
         if not self.editable_mode:  # then they are found where they are, beside the package
+            lessons = (
+                file
+                for place in ("*", "exercises/*", "exercises/solutions/*")
+                for file in Path("notebooks").glob(f"{place}.ipynb")
+            )
             figures = Path("figures")
-            for file in (*Path("notebooks").glob("*.ipynb"), *figures.glob("*.png"), figures / "view.html"):
+            for file in (*lessons, *figures.glob("*.png"), figures / "view.html"):
                 target = Path(self.build_lib, "gpipe_sim", file)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, target)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.classroom.notebooks import notebooks
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = "Scripts" if os.name == "nt" else "bin"
@@ -118,8 +119,8 @@ def test_the_wheel_has_the_package_the_lessons_and_their_pictures_and_no_tests(b
         for path in (ROOT / "gpipe_sim").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    lessons = {f"gpipe_sim/notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert package | lessons <= names and len(lessons) == 23
+    lessons = {f"gpipe_sim/{path.relative_to(ROOT).as_posix()}" for path in notebooks().values()}
+    assert package | lessons <= names and len(lessons) >= 26 + 2 * 15
     rest = names - package - lessons
     assert all(
         re.match(r"gpipe_sim/figures/(\w+\.png|view\.html)$|gpipe_sim-[\d.]+\.dist-info/", name)

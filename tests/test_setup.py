@@ -73,6 +73,13 @@ def test_only_the_proofs_install_and_import_a_solver():
     assert importing == {ROOT / "prove/model.py"}
 
 
+def test_a_hub_s_image_installs_what_the_lessons_need():
+    """Binder and repo2docker read it from there; pip finds the dot in the folder where it is called."""
+    lines = (ROOT / "binder/requirements.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [".[lessons]"]
+    assert {"numpy", "matplotlib", "jupyter", "scipy"} == set(requirements("lessons"))
+
+
 def test_conda_gets_the_same_packages_and_bounds_as_pip():
     python = f"python{PROJECT['requires-python']}"
     from_pip = {str(requirement) for requirement in requirements("test").values()}
