@@ -16,8 +16,8 @@ import gpipe_sim as gp
 from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.rows import read_action
 from gpipe_sim.core.schedule import needs
-from gpipe_sim.viewer.puzzles import from_record, puzzles
 from gpipe_sim.viewer.bound import simple_bound
+from gpipe_sim.viewer.puzzles import from_record, puzzles
 
 HERE = Path(__file__).parent
 PUZZLES = {name: json.loads(json.dumps(puzzle.record())) for name, puzzle in puzzles().items()}

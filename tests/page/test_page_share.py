@@ -154,13 +154,17 @@ def named(fragment: str) -> list[Case]:
 
 
 @pytest.mark.parametrize(("lesson", "fragment"), lesson_links())
-def test_the_link_of_a_lesson_shows_the_schedules_that_it_names(lesson, fragment, browser, file):
+def test_the_link_of_a_lesson_shows_what_it_names(lesson, fragment, browser, file):
     with Opened(browser, file, fragment) as opened:
         state = opened.state()
         for chart, case in enumerate(named(fragment)):
             found = shown(state, chart)
             assert {name: found[name] for name in case.facts} == case.facts
-        assert len(state["charts"]) == len(named(fragment)) and opened.wrong == []
+        board = re.search(r"\bboard=([\w-]+)", fragment)
+        if board:
+            assert state["board"]["puzzle"] == board[1]
+        assert board or len(state["charts"]) == len(named(fragment))
+        assert opened.wrong == []
 
 
 def test_lessons_link_to_the_page():
