@@ -4,7 +4,8 @@ Qi, Wan, Huang and Lin 2024, arXiv:2401.10241. Its B is our I; times are T_F, T_
 """
 
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
+from math import lcm
 
 import closed_forms as formulas
 import pytest
@@ -28,10 +29,16 @@ TIMES = (
 
 
 def bubble_time(schedule, costs) -> Fraction:
-    """How much longer the longest span of a device is than its work."""
-    timeline = simulate(schedule, costs)
-    longest = max(row[-1].end - row[0].start for row in timeline.rows)
-    return longest - max(sum(span.end - span.start for span in row) for row in timeline.rows)
+    """How much longer the longest span of a device is than its work: timed in whole numbers of a fraction."""
+    times = costs.forward, costs.input_grad, costs.weight_grad, costs.comm
+    assert costs == Costs(*times[:3], comm=costs.comm)
+    part = lcm(*(time.denominator for time in times))
+    *work, comm = (int(time * part) for time in times)
+    timeline = simulate(schedule, Costs(*work, comm=comm))
+    start, end = timeline.start, timeline.end
+    rows = list(pairwise(schedule.program.rows.tolist()))
+    longest = max(end[b - 1] - start[a] for a, b in rows)
+    return Fraction(int(longest - max((end - start)[a:b].sum() for a, b in rows)), part)
 
 
 def memory(schedule, before_input_grad, before_weight_grad) -> list:
