@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 Real = int | float | Fraction  #: a time or an amount, as Python's own number
-PLAIN = (float, int)  #: most numbers are of these two types; asking whether another is a real one takes longer
+PLAIN = (float, int)  #: what most numbers are; asking whether another is a real one takes longer
 MOST = 10_000_000  #: of whatever a public call makes one by one: more would take minutes and all memory
 MOST_YIELDED = 1_000_000  #: by what has no length, and may go on for ever
 NO_LISTS = str | bytes | bytearray | memoryview | Set | Mapping  #: these hold items, but do not list them
