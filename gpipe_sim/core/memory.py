@@ -233,7 +233,11 @@ def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
         found[id(root)] = root
     elif isinstance(value, (tuple, list, dict)):
         for item in value.values() if isinstance(value, dict) else value:
-            _collect(item, found)
+            if isinstance(item, ARRAYS):  # without a call: this runs for every array
+                root = item if item.base is None else root_of(item)
+                found[id(root)] = root
+            else:
+                _collect(item, found)
 
 
 def _first(holders: list[int]) -> int:
