@@ -38,6 +38,7 @@ class Plan:
     bandwidth: float = SENT
 
 
+@cache
 def plan_of(row: Row) -> Plan:
     """A measured row, with the rates that the data sheet promises."""
     layout = row.layout
