@@ -2,9 +2,9 @@
 
 import gc
 import os
+import sys
 
 import matplotlib
-import matplotlib.pyplot as plt
 import pytest
 from hypothesis import settings
 
@@ -27,7 +27,8 @@ settings.load_profile("repeatable")
 @pytest.fixture(autouse=True)
 def _no_figure_stays_open():
     yield
-    plt.close("all")
+    if plt := sys.modules.get("matplotlib.pyplot"):  # which takes half a second to load
+        plt.close("all")
 
 
 @pytest.fixture

@@ -29,9 +29,8 @@ def names(found: WhatIf) -> list[str]:
     return [choice.name for choice in found]
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("family", [each for each in gp.SCHEDULES if each is not gp.Naive])
-def test_every_offer_takes_what_simulating_it_takes_and_less_than_the_run(family, seed):
+@pytest.mark.parametrize(("seed", "family"), enumerate(each for each in gp.SCHEDULES if each is not gp.Naive))
+def test_every_offer_takes_what_simulating_it_takes_and_less_than_the_run(seed, family):
     schedule, draw = family(4, 8), random.Random(seed)
     cost = [[draw.randint(1, 9) for _ in range(schedule.stages)] for _ in range(3)]
     costs = gp.Costs(*cost, comm=draw.randint(0, 3), overhead=draw.randint(0, 1))

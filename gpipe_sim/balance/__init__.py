@@ -9,10 +9,10 @@ The core asks for it where ``split`` gets ``balance="time"``, "size" or "paramet
 ``Costs.measured``. Lesson 11, "Balance".
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.balance.colocate import colocate
 from gpipe_sim.balance.costs_of_stages import merged
+from gpipe_sim.signatures import readable
 
 __all__ = ["colocate", "merged"]
 
-signatures.readable(__name__)
+readable(__name__)

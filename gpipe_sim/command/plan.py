@@ -6,11 +6,11 @@ with Adam in mixed precision. Times are in seconds. Say what a device reaches wi
 data sheet promises.
 
 examples:
-  gpipe-sim plan --model bert-large --devices 8 --flops 137e12 --hbm 1.3e12 --memory 16e9 --batch 256 --rows 4
-  gpipe-sim plan --model llama2-7b --devices 16 --node 8 --flops 400e12 --hbm 2.5e12 --memory 80e9 \
-      --batch 64 --bandwidth 300e9 --between 25e9 --rows 4
+  gpipe-sim plan --model bert-large --devices 4 --flops 137e12 --hbm 1.3e12 --memory 16e9 --batch 64 --rows 4
+  gpipe-sim plan --model llama2-7b --devices 8 --node 4 --flops 400e12 --hbm 2.5e12 --memory 80e9 \
+      --batch 8 --bandwidth 300e9 --between 25e9 --rows 4
   gpipe-sim plan --model gpt --blocks 4 --features 256 --heads 4 --tokens 1000 --sequence 64 \
-      --devices 4 --flops 50e12 --memory 4e9 --batch 32 --latency 5e-6 --bandwidth 25e9
+      --devices 4 --flops 50e12 --memory 4e9 --batch 16 --latency 5e-6 --bandwidth 25e9
 """
 
 from argparse import ArgumentParser, Namespace

@@ -18,12 +18,12 @@ Public names: ``draw``, ``to_svg``, ``Svg``, ``overlay``, ``Overlay``, ``compare
 ``plot_bubble_curves`` and ``plot_losses``.
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.drawing.deadlock import draw_deadlock
 from gpipe_sim.drawing.hinton_diagram import draw_parts
 from gpipe_sim.drawing.stages import draw_stages
 from gpipe_sim.drawing.svg import to_svg
+from gpipe_sim.signatures import readable
 
 __all__ = ["draw_deadlock", "draw_parts", "draw_stages", "to_svg"]
 
-signatures.readable(__name__)
+readable(__name__)

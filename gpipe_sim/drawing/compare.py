@@ -198,8 +198,8 @@ def _compared(
     """``finest``: into how many layers all is cut if costs list none. ``timed`` simulates on the links."""
     cuts = even_cuts(schedule, costs, layers) if layers else [[finest // schedule.stages] * schedule.stages]
     each = costs if layers else costs.per_stage(finest // schedule.devices)
-    found = [(timed(schedule, merged(each, cut)), cut) for cut in cuts]
+    found = [(timed(schedule, merged(each, cut)), cut) for cut in dict.fromkeys(map(tuple, cuts))]
     timeline, cut = min(found, key=lambda pair: pair[0].makespan)
     layers_held = most_held(schedule.program, np.array(cut)[schedule.program.stage])
     held = (quotient(most * schedule.devices, layers or finest) for most in layers_held)
-    return Compared(schedule, tuple(cut) if layers else None, timeline, tuple(held))
+    return Compared(schedule, cut if layers else None, timeline, tuple(held))

@@ -15,7 +15,6 @@ A file of JSON says its format, the version of that, and what kind of thing it h
 The lesson is "On real devices".
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.export.cuts import to_deepspeed_parts, to_torch_split, to_torchgpipe_balance
 from gpipe_sim.export.envelope import from_json, to_json
 from gpipe_sim.export.megatron import to_megatron_layout
@@ -23,6 +22,7 @@ from gpipe_sim.export.recognize import recognize
 from gpipe_sim.export.recorded import recorded_run, recorded_where
 from gpipe_sim.export.span_csv import to_csv
 from gpipe_sim.export.torch_csv import from_torch_csv, to_torch_csv
+from gpipe_sim.signatures import readable
 
 __all__ = [
     "from_json",
@@ -39,4 +39,4 @@ __all__ = [
     "to_torchgpipe_balance",
 ]
 
-signatures.readable(__name__)
+readable(__name__)

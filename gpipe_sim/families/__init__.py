@@ -8,7 +8,6 @@ To add one: write a class with an ``order`` in a file of its own, and name it he
 then tested on it too; on those without a flush, every law but that of equal gradients.
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.interleaved import Interleaved1F1B
 from gpipe_sim.core.naive import Naive
@@ -20,6 +19,7 @@ from gpipe_sim.families.looped_bfs import LoopedBFS
 from gpipe_sim.families.placements import bidirectional, v_shaped
 from gpipe_sim.families.zbv import ZBV
 from gpipe_sim.families.zero_bubble import ZBH1, ZBH2
+from gpipe_sim.signatures import readable
 from gpipe_sim.streams.pipedream import PipeDream, PipeDream2BW, PipelinedBackprop
 
 SCHEDULES = (
@@ -64,4 +64,4 @@ __all__ = [
     "v_shaped",
 ]
 
-signatures.readable(__name__)
+readable(__name__)

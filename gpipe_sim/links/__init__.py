@@ -11,9 +11,9 @@ asks the hook ``ON_LINKS`` for one. Public names: ``Link``, ``Nodes``, ``simulat
 ``simulate_many``, ``Collective``.
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.links.shared_wire import simulate_shared
+from gpipe_sim.signatures import readable
 
 __all__ = ["simulate_shared"]
 
-signatures.readable(__name__)
+readable(__name__)

@@ -9,10 +9,10 @@ The core reads a profile as plain numbers: the bytes of messages, FLOPs as costs
 Lessons 06, "What a device holds, and until when", and 14, "Transformers and giants, in bytes".
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.memory.greedy import greedy
 from gpipe_sim.memory.recompute import checkpointed, freed
+from gpipe_sim.signatures import readable
 
 __all__ = ["checkpointed", "freed", "greedy"]
 
-signatures.readable(__name__)
+readable(__name__)

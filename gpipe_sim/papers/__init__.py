@@ -6,9 +6,9 @@ and ``gp.papers.published`` the tables: ``ZERO_BUBBLE`` and ``GPIPE_DEPTHS``. Al
 "Choosing K and M" most.
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.papers import published
+from gpipe_sim.signatures import readable
 
 __all__ = ["published"]
 
-signatures.readable(__name__)
+readable(__name__)

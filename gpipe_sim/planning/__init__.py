@@ -8,10 +8,10 @@ What a plan takes and holds says ``pricing``, and where to cut ``balance``; neit
 Lesson 18, "Plan a real model, end to end".
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.planning.bounds import lower_bound
 from gpipe_sim.planning.flops import costs_from_flops
+from gpipe_sim.signatures import readable
 
 __all__ = ["costs_from_flops", "lower_bound"]
 
-signatures.readable(__name__)
+readable(__name__)

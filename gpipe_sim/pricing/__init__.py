@@ -6,12 +6,12 @@ Adds: ``Accelerator`` (what a device computes, and what holds it up), ``Cluster`
 and the work that layers state.
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.pricing.cluster import OneRail
 from gpipe_sim.pricing.hardware import A100, H100
 from gpipe_sim.pricing.mixed import Mixed
 from gpipe_sim.pricing.rows import measured_rows, read_rows
+from gpipe_sim.signatures import readable
 
 __all__ = ["A100", "H100", "Mixed", "OneRail", "measured_rows", "read_rows"]
 
-signatures.readable(__name__)
+readable(__name__)

@@ -11,9 +11,9 @@ that wait to be sent and received.
 Names: ``Send``, ``Recv``, ``device_programs``, ``run_programs``.
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.programs.transfers import Recv, Send
+from gpipe_sim.signatures import readable
 
 __all__ = ["Recv", "Send"]
 
-signatures.readable(__name__)
+readable(__name__)

@@ -11,12 +11,12 @@ Two hooks of the core are filled here: ``own_copies`` gives each device partitio
 ``sum_copies`` sums their gradients.
 """
 
-from gpipe_sim import signatures
 from gpipe_sim.replicas.data_parallel_round import data_parallel_round
 from gpipe_sim.replicas.replicate import shares, side_by_side
 from gpipe_sim.replicas.ring import ring_all_reduce, ring_moves
 from gpipe_sim.replicas.tensor_parallel import TensorParallel
+from gpipe_sim.signatures import readable
 
 __all__ = ["TensorParallel", "data_parallel_round", "ring_all_reduce", "ring_moves", "shares", "side_by_side"]
 
-signatures.readable(__name__)
+readable(__name__)

@@ -6,9 +6,9 @@ hooks of the core: another kind of step, what an update needs, and what can be w
 is "Without a flush".
 """
 
-from gpipe_sim import signatures
+from gpipe_sim.signatures import readable
 from gpipe_sim.streams.pipedream import PipeDream2BW, PipelinedBackprop
 
 __all__ = ["PipeDream2BW", "PipelinedBackprop"]
 
-signatures.readable(__name__)
+readable(__name__)

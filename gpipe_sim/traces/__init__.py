@@ -22,11 +22,11 @@ open. ``Recorder`` notes when the actions of somebody else's loop start and end,
 writes them as a table of spans, which ``read_trace`` reads. Lesson 21, "Read a real run".
 """
 
-from gpipe_sim import signatures
+from gpipe_sim.signatures import readable
 from gpipe_sim.traces.chrome import to_chrome_trace
 from gpipe_sim.traces.read import read_trace
 from gpipe_sim.traces.recorder import Recorder
 
 __all__ = ["Recorder", "read_trace", "to_chrome_trace"]
 
-signatures.readable(__name__)
+readable(__name__)

@@ -10,7 +10,7 @@ Each is a ``core.layers.Layer``: a forward with its gradients beside it, and an 
 without contents what it would make. Lesson 16, "Transformers and giants, in bytes".
 """
 
-from gpipe_sim import signatures
+from gpipe_sim.signatures import readable
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.blocks import Checkpoint, Residual, TransformerBlock
 from gpipe_sim.transformers.experts import Experts
@@ -51,4 +51,4 @@ __all__ = [
     "unpacked",
 ]
 
-signatures.readable(__name__)
+readable(__name__)

@@ -7,8 +7,8 @@ browser needs one; ``make test-page`` holds it equal to the library's, bit for b
 Public name: ``gp.view``.
 """
 
-from gpipe_sim import signatures
+from gpipe_sim.signatures import readable
 
 __all__: list[str] = []
 
-signatures.readable(__name__)
+readable(__name__)

@@ -9,7 +9,7 @@ work, bubble, and one cause after the other), which are both names of the packag
 share: when messages arrived, and which gaps nothing explains. The hook ``CHART`` shows a sum in a notebook.
 """
 
-from gpipe_sim import signatures
+from gpipe_sim.signatures import readable
 from gpipe_sim.why.critical_path import critical_path, why_idle
 from gpipe_sim.why.metrics import (
     bytes_through,
@@ -31,4 +31,4 @@ __all__ = [
     "why_idle",
 ]
 
-signatures.readable(__name__)
+readable(__name__)

@@ -11,7 +11,7 @@ With all of them, the order is timed as it was, so the terms add up to the makes
 started before what it needs had ended, as clocks may say, something is left: the rest.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,7 +22,7 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.clock import time_program
 from gpipe_sim.core.hooks import Hook, Shown
-from gpipe_sim.core.numbers import CostColumn, as_columns, quotient
+from gpipe_sim.core.numbers import Column, CostColumn, as_columns, quotient
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.timeline import Timeline, number, of_timeline, rounded
@@ -187,7 +187,10 @@ def where_time_goes(timeline: Timeline) -> Causes:
     if timeline.schedule.program.levels.stuck:
         check(timeline.schedule)
     parts = _Parts(timeline)
-    each = [parts.replay(CAUSES[:n]) for n in range(len(CAUSES) + 1)]
+    sums = [CAUSES[:n] for n in range(len(CAUSES) + 1)]
+    others = {name: tuple(other for other in CAUSES if other != name) for name in CAUSES}
+    replay = parts.replays([*sums, *((name,) for name in CAUSES), *others.values()])
+    each = [replay[causes] for causes in sums]
     base, full = each[0], each[-1]
     off = abs(timeline.makespan - full.makespan)
     if isinstance(off, float) and off <= DUST * float(timeline.makespan):
@@ -198,8 +201,8 @@ def where_time_goes(timeline: Timeline) -> Causes:
         Cause(BUBBLE, base.makespan - work, base.makespan - work, full.makespan - parts.alone, HOW[BUBBLE]),
     ]
     for name, before, after in zip(CAUSES, each, each[1:], strict=False):
-        first = parts.replay([name]).makespan - base.makespan
-        last = full.makespan - parts.replay([other for other in CAUSES if other != name]).makespan
+        first = replay[name,].makespan - base.makespan
+        last = full.makespan - replay[others[name]].makespan
         terms.append(Cause(name, after.makespan - before.makespan, first, last, parts.how(name)))
     devices = range(timeline.schedule.devices)
     return Causes(timeline, tuple(terms), rest, tuple(_shares(k, terms, rest, each) for k in devices))
@@ -213,44 +216,47 @@ def _shares(device: int, terms: Sequence[Cause], rest: Real, each: Sequence[Repl
     return tuple(Share(name, more, time - more) for (name, time), more in zip(times, longer, strict=True))
 
 
-Column = list[Real]
+Causing = tuple[str, ...]  #: a set of causes, in the order of ``CAUSES``
 
 
 class _Parts:
-    """What each cause adds to each entry's work, to the gap before it, and to each message."""
+    """What each cause adds to each entry's work, to the gap before it, and to each message, as columns."""
 
     def __init__(self, timeline: Timeline):
         self.timeline, self.program = timeline, timeline.schedule.program
         took = (timeline.end - timeline.start).tolist()
-        self.base, staged, usual = usual_times(self.program, took)
-        self.work = {
-            STAGES: _less(staged, self.base),
-            DEVICES: _less(usual, staged),
-            PAUSES: _less(took, usual),
-        }
-        gaps = gaps_of(timeline)
-        self.gaps = _gaps_by_cause(timeline, gaps)
+        gaps = _gaps_by_cause(timeline, gaps_of(timeline))
         sent_by = self.program.entry[self.program.needs[self.program.crosses]].tolist()
         ends = timeline.end.tolist()
         arrived = (arrived for _, arrived in message_times(timeline))
-        self.delays = [max(0, time - ends[e]) for e, time in zip(sent_by, arrived, strict=True)]
-        self.lags = list(_lags(timeline))
-        every = [sum(each) for each in zip(took, *self.gaps.values(), strict=True)]
-        self.alone = max(self.by_device(every))  #: the makespan if nobody waited for anybody
+        delays = [max(0, time - ends[e]) for e, time in zip(sent_by, arrived, strict=True)]
+        lags = _lags(timeline)
+        times = [*usual_times(self.program, took), took, delays, lags.values(), *gaps.values()]
+        columns, self.in_units = as_columns(*map(_as_prices, times))
+        self.base, staged, usual, lasts, self.delays, late, *found = columns
+        self.work = {STAGES: staged - self.base, DEVICES: usual - staged, PAUSES: lasts - usual}
+        self.gaps = dict(zip(gaps, found, strict=True))
+        self.lags = dict(zip(lags, late.tolist(), strict=True))
+        self.alone = max(self.by_device(sum(found, lasts)))  #: the makespan if nobody waited for anybody
 
-    def replay(self, causes: Collection[str]) -> Replay:
-        """The makespan with these causes and no others."""
-        work = [max(0, sum(each)) for each in zip(self.base, *_of(causes, self.work), strict=True)]
-        lasts = [sum(each) for each in zip(work, *_of(causes, self.gaps), strict=True)]
-        delays = self.delays if MESSAGES in causes else [0] * len(self.delays)
-        columns, in_units = as_columns(_as_prices(lasts), _as_prices(delays))
-        ends = in_units(time_program(self.program, *columns).end).tolist()
-        after = [ends[e] + lag for e, lag in self.lags] if ALL_REDUCE in causes else []
-        return Replay(max(ends + after, default=0), tuple(self.by_device(work)))
+    def replays(self, sets: Sequence[Causing]) -> dict[Causing, Replay]:
+        """The makespan with each of these sets of causes and no others; all of them are timed at once."""
+        work = [np.maximum(0, sum(_of(causes, self.work), self.base)) for causes in sets]
+        lasts = [sum(_of(causes, self.gaps), each) for causes, each in zip(sets, work, strict=True)]
+        delays = [self.delays if MESSAGES in causes else 0 * self.delays for causes in sets]
+        clock = time_program(self.program, np.stack(lasts, axis=1), np.stack(delays, axis=1))
+        makespans = self.in_units(np.array(list(map(self.last, sets, clock.end.T.tolist())))).tolist()
+        return dict(zip(sets, map(Replay, makespans, map(self.by_device, work)), strict=True))
 
-    def by_device(self, times: Column) -> Column:
+    def last(self, causes: Causing, ends: list[Real]) -> Real:
+        """When the last entry or collective ends."""
+        lags = self.lags if ALL_REDUCE in causes else {}
+        return max([*ends, *(ends[e] + lag for e, lag in lags.items())], default=0)
+
+    def by_device(self, times: Column) -> tuple[Real, ...]:
         """The sum of what the entries of each device take."""
-        return [sum(times[a:b]) for a, b in pairwise(self.program.rows.tolist())]
+        each, rows = times.tolist(), pairwise(self.program.rows.tolist())
+        return tuple(self.in_units(np.array([sum(each[a:b]) for a, b in rows])).tolist())
 
     def how(self, name: str) -> str:
         """How a term is found in this timeline."""
@@ -261,19 +267,15 @@ class _Parts:
         return HOW[name] + (SENDING if name == MESSAGES and any(self.gaps[MESSAGES]) else "")
 
 
-def _of(causes: Collection[str], columns: Mapping[str, Column]) -> list[Column]:
-    return [column for name, column in columns.items() if name in causes]
+def _of(causes: Causing, columns: Mapping[str, Column]) -> Iterator[Column]:
+    return (column for name, column in columns.items() if name in causes)
 
 
-def _less(times: Column, others: Column) -> Column:
-    return [time - other for time, other in zip(times, others, strict=True)]
+def _as_prices(times: Collection[Real]) -> CostColumn:
+    return CostColumn([*times], np.arange(len(times)))
 
 
-def _as_prices(times: Column) -> CostColumn:
-    return CostColumn(times, np.arange(len(times)))
-
-
-def _gaps_by_cause(timeline: Timeline, gaps: Sequence[Gap]) -> dict[str, Column]:
+def _gaps_by_cause(timeline: Timeline, gaps: Sequence[Gap]) -> dict[str, list[Real]]:
     """The gap before each entry, given to the causes that it is due to."""
     found = {name: list[Real]([0] * len(gaps)) for name in (MESSAGES, OVERHEAD, ALL_REDUCE, PAUSES)}
     rows = pairwise(timeline.schedule.program.rows.tolist())
@@ -288,9 +290,9 @@ def _gaps_by_cause(timeline: Timeline, gaps: Sequence[Gap]) -> dict[str, Column]
     return found
 
 
-def _lags(timeline: Timeline) -> list[tuple[int, Real]]:
-    """For each collective, the entry that made the last of what it sums, and how long after that it ends."""
-    program, found = timeline.schedule.program, []
+def _lags(timeline: Timeline) -> dict[int, Real]:
+    """For each entry that made the last of what a collective sums, how long after it that one ends."""
+    program, found = timeline.schedule.program, dict[int, Real]()
     start, end = timeline.start.tolist(), timeline.end.tolist()
     kind, stage = program.kind[program.first].tolist(), program.stage[program.first].tolist()
     rows = program.rows.tolist()
@@ -300,5 +302,5 @@ def _lags(timeline: Timeline) -> list[tuple[int, Real]]:
         of_it = [e for e in made if each.stage in (None, stage[e])]
         if of_it:
             last = max(of_it, key=end.__getitem__)
-            found.append((last, each.end - end[last]))
+            found[last] = max(each.end - end[last], found.get(last, 0))
     return found
