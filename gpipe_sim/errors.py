@@ -6,7 +6,6 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, S
 from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
-from numbers import Rational
 from numbers import Real as AnyReal
 from types import UnionType
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 Real = int | float | Fraction  #: a time or an amount, as Python's own number
+PLAIN = (float, int)  #: what most numbers are; asking whether another is a real one takes longer
 MOST = 10_000_000  #: of whatever a public call makes one by one: more would take minutes and all memory
 MOST_YIELDED = 1_000_000  #: by what has no length, and may go on for ever
 NO_LISTS = str | bytes | bytearray | memoryview | Set | Mapping  #: these hold items, but do not list them
@@ -104,6 +104,8 @@ def whole(owner: str, name: str, value, low: float = 1, high: int | None = None)
 
 def number(owner: str, name: str, value: Any) -> Any:
     """A number as Python's own; TypeError unless it is a real one."""
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, bool) or not isinstance(value, AnyReal):
         raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
     return value.item() if hasattr(value, "item") else value
@@ -115,7 +117,7 @@ def duration(owner: str, name: str, value) -> Real:
     TypeError unless it is a number, ValueError unless it is finite and >= 0.
     """
     time = number(owner, name, value)
-    if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
+    if not 0 <= time < math.inf:
         raise ValueError(f"{owner} needs {name} to be finite and >= 0 {got(value)}")
     return time
 

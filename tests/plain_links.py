@@ -7,22 +7,24 @@ def linked(schedule: Schedule, costs, link, size=lambda _: 1, overlap: bool = Tr
     """({action: (start, end)}, {(action, target): (leaves, arrives)}); ``link(source, target)`` is a Link."""
     times, ends, messages, arrived = {}, {}, {}, {}
     queues = [list(row) for row in schedule.actions]
+    before = {action: needs(action, schedule) for row in queues for action in row}
+    at = {part: device for device, row in enumerate(queues) for action in row for part in action.parts}
     free, crossing = [0] * schedule.devices, {}
     wanted = {}  # by action, the devices that need it
     for device, row in enumerate(schedule.actions):
         for action in row:
-            for need in needs(action, schedule) if action.parts[0].kind != "U" else ():  # a sum is no message
-                if schedule.device_of(need) != device:
+            for need in before[action] if action.parts[0].kind != "U" else ():  # a sum is no message
+                if at[need] != device:
                     wanted.setdefault(need, set()).add(device)
     moved = True
     while moved:
         moved = False
         for device, queue in enumerate(queues):
-            while queue and all(need in ends for need in needs(queue[0], schedule)):
+            while queue and all(need in ends for need in before[queue[0]]):
                 action, start = queue.pop(0), free[device]
                 received = 0
-                for need in needs(action, schedule):
-                    source = schedule.device_of(need)
+                for need in before[action]:
+                    source = at[need]
                     here = source == device or action.parts[0].kind == "U"
                     start = max(start, ends[need] if here else arrived[need, device])
                     if not here and (need, device) in messages:

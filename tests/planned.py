@@ -43,10 +43,11 @@ def plan(cluster: gp.Cluster, blocks: int = 4, **options) -> Plans:
 
 def all_ways(problem: Problem, **options) -> list[Way]:
     """Of a problem, with the options of ``plan``."""
-    usual = {"schedules": FEW, "recompute": ("none", "full"), "zero": (0, 1)} | options
+    usual = {"schedules": FEW, "recompute": ("none", "full"), "zero": (0, 1)}
+    usual |= {"sequence_parallel": (False, True)} | options
     space = read_space(
-        problem.cluster, usual["schedules"], (None, None, None), None, usual["recompute"], (False, True),
-        usual["zero"], "best",
+        problem.cluster, usual["schedules"], (None, None, None), None, usual["recompute"],
+        usual["sequence_parallel"], usual["zero"], "best",
     )  # fmt: skip
     return [each for each in ways(problem, space) if isinstance(each, Way)]
 
@@ -76,8 +77,9 @@ def random_case(seed: int) -> tuple[Problem, dict]:
     )  # fmt: skip
     where = gp.Cluster(pick.choice([1, 2, 3, 4]), accelerator, 1e9, links)
     options = {
-        "schedules": pick.sample(gp.SCHEDULES, 2),
-        "recompute": pick.sample(["none", "selective", "full"], 2),
+        "schedules": pick.sample(gp.SCHEDULES, pick.choice([1, 2])),
+        "recompute": pick.sample(["none", "selective", "full"], pick.choice([1, 2])),
+        "sequence_parallel": pick.choice([(False,), (True,), (False, True)]),
         "zero": pick.choice([(0,), (1,), (0, 1), (2,), (3,)]),
     }
     return Problem("plan", layers, where, batch, None, None), options

@@ -75,7 +75,7 @@ def some_case(seed: int):
 def test_no_cut_is_better(scale):
     """Floats are powers of two here, with which every sum is exact."""
     refused = 0
-    for seed in range(400):
+    for seed in range(200):
         costs, stages, options = some_case(seed)
         if isinstance(scale, float):
             costs = [int(cost) for cost in costs]
@@ -88,7 +88,7 @@ def test_no_cut_is_better(scale):
                 balance_by_cost(costs, stages, **options)
         else:
             assert balance_by_cost(costs, stages, **options) == best, (costs, stages, options)
-    assert 10 < refused < 100
+    assert 10 < refused < 50
 
 
 def test_sizes_whose_sum_no_float_holds_are_refused_in_words_too():
@@ -96,7 +96,7 @@ def test_sizes_whose_sum_no_float_holds_are_refused_in_words_too():
         balance_by_cost([1] * 4, 2, sizes=[1e308] * 4, memory=1e308)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(10))
 def test_no_layer_is_lost_and_no_stage_is_empty(seed):
     draw = np.random.default_rng(seed)
     layers = int(draw.integers(1, 300))

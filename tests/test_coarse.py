@@ -56,8 +56,9 @@ def test_shares_are_the_time_that_spans_take_of_each_cell(schedule, grain):
     edges = grain.edges(timeline).tolist()
     expected = np.zeros((len(KINDS), schedule.devices, len(edges) - 1))
     for span in timeline.spans:
+        start, end = float(span.start), float(span.end)
         for column, (a, b) in enumerate(pairwise(edges)):
-            inside = max(0, min(b, span.end) - max(a, span.start))
+            inside = max(0, min(b, end) - max(a, start))
             for part in span.action.parts:
                 cell = KINDS.index(part.kind), span.device, column
                 expected[cell] += inside / len(span.action.parts) / (b - a)
@@ -107,9 +108,14 @@ def test_a_timeline_in_which_nothing_takes_time_is_an_empty_chart():
 def test_there_are_boxes_as_long_as_they_have_room(schedule, coarse):
     timeline = simulate(schedule)
     assert (grain_of(timeline).column > 0) == coarse
-    assert ("each column sums" in to_svg(timeline)) == coarse
-    assert to_svg(timeline).count("<title>") - 1 == (0 if coarse else len(schedule.program.kind))
-    legend = chart_in(plot_timeline(timeline)).legend
+    svg = to_svg(timeline)
+    assert ("each column sums" in svg) == coarse
+    assert svg.count("<title>") - 1 == (0 if coarse else len(schedule.program.kind))
+
+
+@pytest.mark.parametrize(("microbatches", "coarse"), [(186, False), (187, True)])
+def test_matplotlib_paints_boxes_as_long_as_a_page_does(microbatches, coarse):
+    legend = chart_in(plot_timeline(simulate(OneFOneB(1, microbatches)))).legend
     assert any(words.startswith("each column sums") for words in legend) == coarse
 
 

@@ -91,9 +91,9 @@ def test_every_figure_has_its_picture_and_its_numbers_and_is_shown_somewhere():
     assert set(NAMES) == shown | TO_COME
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "plans"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("plans", "shares")])
 def test_the_committed_numbers_come_out_again(name):
-    """``plans`` takes as long as all others together: there `make figures` looks, as for the rest."""
+    """``plans`` searches and ``shares`` trains, longer than all others take: there `make figures` looks."""
     assert differences(module(name).data(), read(name)) == []
 
 

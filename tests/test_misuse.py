@@ -130,7 +130,8 @@ def spoil(name: str, parameter: str, wrong: object, given: dict) -> bool:
     except (TypeError, ValueError, IndexError, gp.errors.DivergedError) as error:
         said = f"{each.name}|{SAID_AS.get(each.name, each.name)}"
         assert is_said_by_us(error), (each.name, got(wrong), str(error))
-        assert re.search(rf"\b({name}|{said})\b|{THINGS}", str(error)), (each.name, str(error))
+        named = re.search(rf"\b({name}|{said})\b", str(error)) or re.search(THINGS, str(error))
+        assert named, (each.name, str(error))
         if meant_by(each) in (*NUMBERS, bool) and not meant:
             assert re.search(rf"\b({said})\b", str(error)), (each.name, str(error))
             assert got(wrong) in str(error), (each.name, str(error))

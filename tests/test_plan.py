@@ -75,19 +75,20 @@ def test_no_device_holds_less_than_its_bounds():
     assert tried > 40 and close > tried / 2
 
 
-@pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
-def test_the_rows_are_the_best_of_each_sort_that_fits(links):
+@pytest.mark.parametrize(("links", "families"), [(ALIKE, FEW[:2]), (NODES, FEW[2:])], ids=["alike", "nodes"])
+def test_the_rows_are_the_best_of_each_sort_that_fits(links, families):
     problem, best = Problem("plan", model(2), cluster(4, 45_000, links), tokens(), None, None), {}
-    for way in all_ways(problem):
+    for way in all_ways(problem, schedules=families):
         for cut in all_cuts(problem.count, way.schedule.stages):
             priced = problem.priced(way, cut)
             if priced.time < best.get(way.sort, float("inf")) and priced.fits:
                 best[way.sort] = priced.time
-    plans = plan(problem.cluster, 2, recompute=["none", "full"], rows=None)
+    how = {"schedules": families, "recompute": ["none", "full"]}
+    plans = plan(problem.cluster, 2, rows=None, **how)
     assert {row.way.sort: row.time for row in plans} == pytest.approx(best)
     times = [row.time for row in plans]
     assert times == sorted(times) and len(times) > 3
-    first = plan(problem.cluster, 2, recompute=["none", "full"], rows=3)
+    first = plan(problem.cluster, 2, rows=3, **how)
     assert [row.time for row in first] == times[:3] and first.simulated < plans.simulated
     assert any(why == "do not fit" for why, _, _ in plans.why_refused)
 

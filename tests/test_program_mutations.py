@@ -1,4 +1,4 @@
-"""Five hundred wrong programs: whatever is not refused in words gives the right gradient.
+"""Two hundred wrong programs: whatever is not refused in words gives the right gradient.
 
 And ``check``, which has no model, says of each what ``run_programs`` does.
 """
@@ -23,7 +23,7 @@ SOUND = [
     gp.device_programs(schedule)
     for schedule in (gp.GPipe(3, 2), gp.OneFOneB(3, 3), gp.ZBH1(3, 2), gp.remat(gp.OneFOneB(3, 2), "always"))
 ]
-TRIALS = 500
+TRIALS = 200  #: the first 131 meet every rule in every outcome that five hundred do
 
 
 def mutated(programs, rng: random.Random) -> list[list]:
@@ -93,7 +93,7 @@ def outcome(programs: list[list], microbatches: int, sends: str) -> str:
     return "right"
 
 
-def test_five_hundred_mutated_programs_are_right_or_refused():
+def test_two_hundred_mutated_programs_are_right_or_refused():
     rng, seen = random.Random(172668), Counter()
     for programs in islice(cycle(SOUND), TRIALS):
         rows = mutated(programs, rng)

@@ -68,20 +68,29 @@ def test_these_are_all_drawings_that_there_are():
 def test_every_drawing_is_saved_as_wide_as_asked(drawing, width, tmp_path):
     """The same drawing, smaller or larger; a page that was laid out for a width, too."""
     svg = getattr(drawing, "drawing", drawing)
-    for name in ("it.svg", "it.pdf", "it.png"):
-        drawing.save(tmp_path / name, width=width)
+    drawing.save(tmp_path / "it.svg", width=width)
     text, (wide, high) = (tmp_path / "it.svg").read_text(encoding="utf-8"), svg.size
     assert size_of(text) == pytest.approx((width, width / wide * high), abs=0.05)
     assert f'viewBox="0 0 {wide:.1f}'.removesuffix(".0") in text
     assert words_in(text) == words_in(str(svg)) and svg.size == (wide, high)
-    inches = [width / INCH, width / wide * high / INCH]
-    assert box_of_pdf((tmp_path / "it.pdf").read_bytes()) == pytest.approx(inches, abs=1e-3)
-    found = imread(tmp_path / "it.png").shape[1::-1]
-    assert found == pytest.approx([SHARP * INCH * side for side in inches], abs=2)
     for wrong, error in ((0, ValueError), (20_000, ValueError), (float("nan"), ValueError), ("3", TypeError)):
         with pytest.raises(error, match=r"^save needs .*width"):
             drawing.save(tmp_path / "no.svg", width=wrong)
     assert not (tmp_path / "no.svg").exists()
+
+
+@pytest.mark.parametrize("name", ["draw_parts", "compare"])
+@pytest.mark.parametrize("width", [317, 1234.5])
+def test_a_pdf_and_a_png_are_as_wide_as_asked(name, width, tmp_path):
+    """They are painted from the SVG that was saved for the width: a drawing of each class stands for all."""
+    drawing = DRAWINGS[name]
+    for file in ("it.pdf", "it.png"):
+        drawing.save(tmp_path / file, width=width)
+    wide, high = getattr(drawing, "drawing", drawing).size
+    inches = [width / INCH, width / wide * high / INCH]
+    assert box_of_pdf((tmp_path / "it.pdf").read_bytes()) == pytest.approx(inches, abs=1e-3)
+    found = imread(tmp_path / "it.png").shape[1::-1]
+    assert found == pytest.approx([SHARP * INCH * side for side in inches], abs=2)
 
 
 def test_a_page_that_was_laid_out_for_a_width_is_saved_at_another(tmp_path):
@@ -104,8 +113,12 @@ def test_the_suffix_says_what_is_written(drawing, tmp_path):
     expected = [re.sub(" |fi|fl", "", word.words) for word in words_in(svg) if plain.fullmatch(word.words)]
     assert len(expected) > 5 and all(words in found for words in expected)
     assert imread(tmp_path / "it.png").shape[:2] == tuple(int(SHARP * side) for side in size_of(svg)[::-1])
-    drawing.save(tmp_path / "again.pdf")
-    assert (tmp_path / "again.pdf").read_bytes() == data
+
+
+def test_a_pdf_is_the_same_bytes_whenever_it_is_written(tmp_path):
+    for name in ("once.pdf", "again.pdf"):
+        DRAWINGS["draw_parts"].save(tmp_path / name)
+    assert (tmp_path / "once.pdf").read_bytes() == (tmp_path / "again.pdf").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["it.jpg", "it", "it.svg.gz", ".svgz", "it.eps"])
@@ -230,8 +243,8 @@ IN_GREY = {
 
 
 @pytest.mark.parametrize("name", IN_GREY)
-def test_a_chart_without_colours_has_none_and_is_the_same_chart(name, tmp_path):
-    """In all that is saved; what a PDF writes stays words, and no dark page is made of white paper."""
+def test_a_chart_without_colours_has_none_and_is_the_same_chart(name):
+    """No dark page is made of white paper."""
     timeline, options = IN_GREY[name]
     drawing, coloured = draw(timeline, grey=True, **options), draw(timeline, **options)
     grey, usual = str(drawing), str(coloured)
@@ -242,6 +255,13 @@ def test_a_chart_without_colours_has_none_and_is_the_same_chart(name, tmp_path):
     places = re.compile(r' d="([^"]*)"')
     assert sorted("".join(places.findall(grey))) == sorted("".join(places.findall(usual)))
     assert sorted(each.words for each in words_in(grey)) == sorted(each.words for each in words_in(usual))
+
+
+@pytest.mark.parametrize("name", ["everything", "every kind"])
+def test_a_saved_chart_without_colours_has_none(name, tmp_path):
+    """With arrows and strips, and with every pattern. What a PDF writes stays words."""
+    timeline, options = IN_GREY[name]
+    drawing, coloured = draw(timeline, grey=True, **options), draw(timeline, **options)
     for each in ("it.pdf", "it.png"):
         drawing.save(tmp_path / each, width=700)
     coloured.save(tmp_path / "usual.pdf", width=700)

@@ -1,4 +1,4 @@
-"""A few hundred spoiled traces: each is refused in words, or read to a timeline that is whole."""
+"""A hundred spoiled traces: each is refused in words, or read to a timeline that is whole."""
 
 import json
 import random
@@ -77,8 +77,9 @@ def spoiled(random_, text):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", (1, 5, 9))
 def test_a_spoiled_trace_is_refused_in_words_or_is_a_timeline(name, part, tmp_path):
+    """These parts of ten meet every refusal that the ten do."""
     random_, read = random.Random(f"{name} {part}"), 0
     for _ in range(12):
         for rank in range(2):

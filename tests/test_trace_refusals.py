@@ -1,9 +1,8 @@
 """Bad traces are refused in words that say what to record instead, or read with a note."""
 
 import gzip
-import io
 import json
-import zlib
+import tracemalloc
 
 import pytest
 from traced import TRACES, document, later, read, spoiled, without
@@ -227,14 +226,17 @@ def test_a_gigabyte_is_refused_before_it_is_read(tmp_path, monkeypatch):
     refuses(tmp_path / "rank0.json", "1,024 MB", "at most 256 are read", "record fewer steps")
 
 
-def test_a_small_gzip_of_a_gigabyte_is_refused_before_it_is_all_unpacked(tmp_path):
-    packer, packed = zlib.compressobj(9, wbits=31), io.BytesIO()
-    for _ in range(300):
-        packed.write(packer.compress(b" " * (1 << 20)))
-    packed.write(packer.flush())
-    (tmp_path / "bomb.json.gz").write_bytes(packed.getvalue())
-    assert len(packed.getvalue()) < 1 << 20
-    refuses(tmp_path / "bomb.json.gz", "unpacked it has more than 256 MB", "record fewer steps")
+def test_a_small_gzip_of_much_is_refused_before_it_is_all_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace_files, "MOST_BYTES", 2 << 20)
+    packed = gzip.compress(bytes(64 << 20), 1)
+    (tmp_path / "bomb.json.gz").write_bytes(packed)
+    assert len(packed) < 1 << 20
+    tracemalloc.start()
+    try:
+        refuses(tmp_path / "bomb.json.gz", "unpacked it has more than 2 MB", "record fewer steps")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

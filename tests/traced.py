@@ -85,9 +85,12 @@ def spoiled(folder: Path, name: str, edits: dict[int, Edit]) -> Path:
     """A copy of a set in which some ranks' files are edited; an edit that returns a text is the file."""
     ranks = len(list((TRACES / name).glob("rank*.json.gz")))
     for rank in range(ranks):
-        data = json.loads(document(name, rank))
-        made = edits[rank](data) if rank in edits else None
-        (folder / f"rank{rank}.json").write_text(made if isinstance(made, str) else json.dumps(data))
+        text = document(name, rank)
+        if rank in edits:
+            data = json.loads(text)
+            made = edits[rank](data)
+            text = made if isinstance(made, str) else json.dumps(data)
+        (folder / f"rank{rank}.json").write_text(text)
     return folder
 
 

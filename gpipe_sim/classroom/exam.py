@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from textwrap import fill
 
-from gpipe_sim.course.questions import QUESTIONS, Value, on_paper
+from gpipe_sim.course.questions import QUESTIONS, Value, with_code
 from gpipe_sim.course.questions.asked import Asked, Question
 
 WIDTH = 96
@@ -19,7 +19,7 @@ def exam(folder: Path, seed: int, count: int, lessons: Collection[str] = ()) -> 
     ``lessons`` says which of them may be asked about, such as ``["01", "07"]``; none stands for all.
     ValueError for a lesson without questions, and for more questions than there are.
     """
-    on = [each for each in QUESTIONS.values() if each.draw.__module__ == on_paper.__name__]
+    on = [each for each in QUESTIONS.values() if each.draw.__module__ != with_code.__name__]
     met = sorted({each.lesson for each in on})
     if unknown := [each for each in lessons if each not in met]:
         raise ValueError(f"no question is about lesson {', '.join(unknown)}; there are {', '.join(met)}")

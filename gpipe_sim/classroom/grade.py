@@ -22,6 +22,7 @@ from gpipe_sim.classroom.plain import FAMILIES
 from gpipe_sim.classroom.sizes import seeded
 from gpipe_sim.course.build import BUILDS
 from gpipe_sim.course.reply import Reply, keep_working, your_turn
+from gpipe_sim.course.tries import named
 
 OTHER = "its SEED is "
 SAME = "word for word the course's own answer"
@@ -146,7 +147,7 @@ def _row(
     note = "; ".join(filter(None, notes))
     said = "yes" if right else "no", reply.verdict, reply.text
     begun = reply.verdict != "your turn"
-    tried = str(of.tries.get(f"{lesson}.{piece.name}", "")) if begun else ""
+    tried = str(of.tries.get(named(piece.check), "")) if begun else ""
     return Row(of.student, lesson, "piece", piece.name, *said, tries=tried, note=note, **about)
 
 

@@ -116,6 +116,12 @@ def lesson_of(cells: Sequence[Cell]) -> str:
     return ""
 
 
+def titled(lesson: str) -> str:
+    """A lesson by its heading, "04 · GPipe and its bubble"; as it is, if it is none of the package."""
+    cells = own_cells(lesson)
+    return cells[0].source.partition("\n")[0].removeprefix("# ") if cells else lesson
+
+
 @cache
 def own_cells(lesson: str) -> tuple[Cell, ...]:
     """The cells of the package's own notebook of a lesson; none if there is no such lesson."""

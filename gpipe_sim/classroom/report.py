@@ -10,6 +10,7 @@ from html import escape
 from statistics import mean
 
 from gpipe_sim.classroom.grade import Row
+from gpipe_sim.classroom.notebooks import titled
 
 MOST_SAID = 5  #: different answers that are listed
 FEW = 2  #: tries that are not worth a line
@@ -91,7 +92,7 @@ def _predictions(rows: Sequence[Row]) -> str:
         said = Counter(row.guess for row in wrong).most_common(MOST_SAID)
         words = ", ".join(_short(guess) + (f" ({count})" if count > 1 else "") for guess, count in said)
         reply = Counter(row.reply for row in wrong).most_common(1)
-        lines.append((lesson, name, _share(len(wrong), len(of)), words, reply[0][0] if reply else ""))
+        lines.append((titled(lesson), name, _share(len(wrong), len(of)), words, reply[0][0] if reply else ""))
     return _table(("lesson", "prediction", "wrong", "what they said", "the usual reply"), _worst(lines))
 
 
@@ -103,7 +104,7 @@ def _pieces(rows: Sequence[Row]) -> str:
         reply = Counter(row.reply for row in wrong).most_common(1)
         lines.append(
             (
-                lesson,
+                titled(lesson),
                 name,
                 _share(len(wrong), len(tried)),
                 str(len(of) - len(tried)),
@@ -123,7 +124,7 @@ def _tries(rows: Sequence[Row]) -> str:
         average = (mean(counts) / largest, f"{mean(counts):.1f}")
         passed = f"{sum(row.passed == 'yes' for row in of)} of {len(of)}"
         if max(counts) > FEW:
-            lines.append((lesson, name, average, str(max(counts)), passed))
+            lines.append((titled(lesson), name, average, str(max(counts)), passed))
     heads = "lesson", "piece", "tries, on average", "the most", "of these passed"
     return f"<p>{TRIES}</p>{_table(heads, _worst(lines))}"
 

@@ -179,19 +179,12 @@ class Costs(CostModel):
 
     def _works(self, program: Program) -> CostColumn:
         """What each entry takes a device of speed 1, apart from overhead."""
-        kind, stage = program.kind[program.first], program.stage[program.first]
-        index, values = np.zeros(program.size, np.int32), list[Real]()
-        for code in (CODE[kind] for kind in program.where):
-            here = kind == code
-            index[here] = stage[here] + len(values)
-            cost = self._of_kind(KINDS[code])
+        index, pairs = program.once(_sorts)
+        values = list[Real]()
+        for kind in program.where:
+            cost = self._of_kind(kind)
             values += cost if isinstance(cost, Sequence) else [cost] * program.stages
-        if program.paired:
-            pairs = np.flatnonzero(np.diff(program.parts) > 1)
-            first, alike = _alike(program, program.parts[pairs])
-            index[pairs] = len(values) + alike
-            values += [self._work(program.entry_of(entry)) for entry in pairs[first].tolist()]
-        return CostColumn(values, index)
+        return CostColumn(values + [self._work(program.entry_of(entry)) for entry in pairs], index)
 
     def transfers(self, program: Program) -> CostColumn:
         """The same price for every message."""
@@ -221,6 +214,21 @@ def _at(cost: Cost, number: int, of_what: str = "stages") -> Real:
     if not 0 <= number < len(cost):
         raise ValueError(f"Costs lists {len(cost)} {of_what}, from 0, and {number} is none of them")
     return cost[number]
+
+
+def _sorts(program: Program) -> tuple[np.ndarray, list[int]]:
+    """(which kind on which stage an entry is, or which sort of pair; the first pair of each sort)."""
+    kind, stage = program.kind[program.first], program.stage[program.first]
+    index = np.zeros(program.size, np.int32)
+    for place, code in enumerate(CODE[kind] for kind in program.where):
+        here = kind == code
+        index[here] = stage[here] + place * program.stages
+    if not program.paired:
+        return index, []
+    pairs = np.flatnonzero(np.diff(program.parts) > 1)
+    first, alike = _alike(program, program.parts[pairs])
+    index[pairs] = len(program.where) * program.stages + alike
+    return index, pairs[first].tolist()
 
 
 def _alike(program: Program, forwards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

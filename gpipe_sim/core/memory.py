@@ -10,7 +10,7 @@ What there is while an action runs is told apart (``MemoryTrace.inside``), by an
 
 import weakref
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
@@ -223,17 +223,17 @@ def roots(value: Any) -> Iterator[np.ndarray]:
 
 def roots_by_id(value: Any) -> dict[int, np.ndarray]:
     found: dict[int, np.ndarray] = {}
-    _collect(value, found)
+    _collect((value,), found)
     return found
 
 
-def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
-    if isinstance(value, ARRAYS):
-        root = root_of(value)
-        found[id(root)] = root
-    elif isinstance(value, (tuple, list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            _collect(item, found)
+def _collect(values: Iterable[Any], found: dict[int, np.ndarray]) -> None:
+    for value in values:
+        if isinstance(value, ARRAYS):
+            root = value if value.base is None else root_of(value)
+            found[id(root)] = root
+        elif isinstance(value, (tuple, list, dict)):
+            _collect(value.values() if isinstance(value, dict) else value, found)
 
 
 def _first(holders: list[int]) -> int:

@@ -79,7 +79,7 @@ class Program:
         """The first part of each entry."""
         return self.parts[:-1]
 
-    @property
+    @cached_property
     def makes_gradients(self) -> Column:
         """For each part, whether it makes gradients of weights: B and W do."""
         return np.isin(self.kind, (CODE[Kind.B], CODE[Kind.W]))

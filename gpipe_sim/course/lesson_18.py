@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import permutations
 from math import isclose, isfinite
 
@@ -37,6 +38,7 @@ class Plan:
     bandwidth: float = SENT
 
 
+@cache
 def plan_of(row: Row) -> Plan:
     """A measured row, with the rates that the data sheet promises."""
     layout = row.layout
@@ -69,9 +71,10 @@ def table(rows: Sequence[Row], says: Callable[[Row], str]) -> str:
     return "\n".join(lines)
 
 
+@cache
 def priced_on(cluster: Cluster) -> Callable[[Row], float]:
-    """What a row's step takes on so many of these devices."""
-    return lambda row: row.priced(cluster).time
+    """What a row's step takes on so many of these devices; each row is priced once."""
+    return cache(lambda row: row.priced(cluster).time)
 
 
 def task_of(row: Row) -> tuple[int, int, int, int]:

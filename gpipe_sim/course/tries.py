@@ -20,10 +20,10 @@ MOST = 1_000_000  #: bytes
 
 def note(check: Callable, reply: Reply) -> None:
     """Count an answer in a notebook: not what is run again as it was, nor anything after the correct one."""
-    lesson = re.fullmatch(r"gpipe_sim\.course\.lesson_(\w+)", getattr(check, "__module__", ""))
-    if mine.in_a_test() or not lesson or not (cell := kept.running_cell()):
+    name = named(check)
+    if mine.in_a_test() or not name or not (cell := kept.running_cell()):
         return
-    file, name, now = mine.place().with_name(FILE), f"{lesson[1]}.{check.__name__}", crc32(cell.encode())
+    file, now = mine.place().with_name(FILE), crc32(cell.encode())
     record = _record(file)
     before = record.get(name, {})
     if before.get("passed") or before.get("last") == now:
@@ -34,8 +34,17 @@ def note(check: Callable, reply: Reply) -> None:
         file.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
+def named(check: Callable) -> str:
+    """``05.clock`` of a lesson, or ``exercise.gate``; empty for what is of neither."""
+    module = getattr(check, "__module__", "")
+    if exercise := re.fullmatch(r"gpipe_sim\.course\.exercises\.(\w+)", module):
+        return f"exercise.{exercise[1]}"
+    lesson = re.fullmatch(r"gpipe_sim\.course\.lesson_(\w+)", module)
+    return f"{lesson[1]}.{check.__name__}" if lesson else ""
+
+
 def tries(folder: Path) -> dict[str, int]:
-    """The tries that are recorded in a folder, by lesson and check, such as ``05.clock``."""
+    """The tries that are recorded in a folder, by check, such as ``05.clock``: see ``named``."""
     return {name: count for name, each in _record(folder / FILE).items() if (count := _count(each))}
 
 

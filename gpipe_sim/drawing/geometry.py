@@ -203,6 +203,7 @@ def ticks(until: Real, at_most: int = 12) -> list[float]:
         return [0]
     if until >= 5:
         at_most = min(at_most, int(until))
-    steps = (factor * Fraction(10) ** power for power in count(-12) for factor in (1, 2, 5))
+    first = 0 if until >= 5 else -12
+    steps = (factor * Fraction(10) ** power for power in count(first) for factor in (1, 2, 5))
     step = next(step for step in steps if until <= at_most * step)
     return [float(i * step) for i in range(int(until / step + 1e-9) + 1)]

@@ -69,7 +69,12 @@ def strips_of(timelines: Sequence[Timeline], traces: Sequence[MemoryTrace] | Non
     """What a page shows of each timeline, on one scale; with traces there is one timeline."""
     alone = all(timeline.schedule.devices == 1 for timeline in timelines)
     if traces is None:
-        held = [peak * _share(each) for each in timelines for peak in peak_in_flight(each.schedule)]
+        shares = map(_share, timelines)
+        held = [
+            peak * share
+            for each, share in zip(timelines, shares, strict=True)
+            for peak in peak_in_flight(each.schedule)
+        ]
         again = any(Kind.R in timeline.schedule.program.where for timeline in timelines)
         widest = max((number(each) + f" + {number(each)}" * again for each in held), key=len)
         return [Strips(max(held), alone=alone, widest=widest)] * len(timelines)
@@ -118,8 +123,9 @@ def stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:
         stack = Stack(trace.times, np.array([trace.bytes[category] for category in MEMORY]))
         edges = np.arange(strips.steps) * (float(timeline.makespan) / strips.steps)
         yield _thinned(stack, edges) if len(trace.times) > strips.steps else stack
+    share = float(_share(timeline))
     for device in range(0 if strips.traces else timeline.schedule.devices):
-        stack = _counted(timeline, device)
+        stack = _counted(timeline, device, share)
         yield _thinned(stack, grain.edges(timeline)[:-1]) if grain.column else stack
 
 
@@ -128,7 +134,7 @@ def _share(timeline: Timeline) -> Fraction:
     return Fraction(timeline.schedule.devices, timeline.schedule.stages)
 
 
-def _counted(timeline: Timeline, device: int) -> Stack:
+def _counted(timeline: Timeline, device: int, share: float) -> Stack:
     """The microbatches that are whole, and those of which only the input is kept until R begins."""
     again = [(span.action.parts[0], span.start) for span in timeline.on(device)]
     again = [(part, start) for part, start in again if part.kind is Kind.R]
@@ -138,7 +144,7 @@ def _counted(timeline: Timeline, device: int) -> Stack:
     sums = list(zip((time for time, _ in inputs), accumulate(more for _, more in inputs), strict=True))
     times = sorted({time for time, _ in [*counts, *sums]})
     whole, pale = (_at(times, steps) for steps in (counts, sums))
-    return Stack(times, np.array([whole - pale, pale]) * float(_share(timeline)))
+    return Stack(times, np.array([whole - pale, pale]) * share)
 
 
 def _at(times: Sequence[Real], steps: Sequence[tuple[Real, int]]) -> np.ndarray:

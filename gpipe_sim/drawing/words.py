@@ -52,16 +52,16 @@ def unequal_work(timelines: Sequence[Timeline]) -> list[str]:
     That is so wherever stages cost as much although there are more of them. A little more is the overhead of
     more actions.
     """
-    said = []
-    for each in timelines:
+    said, stages = [], [each.schedule.stages for each in timelines]
+    for each, most in zip(timelines, stages, strict=True):
         of = each.schedule
         beside = [
-            other
-            for other in timelines
-            if other.schedule.stages < of.stages
+            (count, other)
+            for count, other in zip(stages, timelines, strict=True)
+            if count < most
             and (other.schedule.devices, other.schedule.microbatches) == (of.devices, of.microbatches)
         ]
-        least = min(beside, key=lambda other: other.schedule.stages, default=each)
+        _, least = min(beside, key=lambda pair: pair[0], default=(most, each))
         work, other = float(useful_time(each)), float(useful_time(least))
         alike = work <= OVERHEAD * other and other <= OVERHEAD * work
         words = (

@@ -51,10 +51,11 @@ class InsideMeter(MeteredMemory):
 
     def look(self, stays: Any, passes: Any = None) -> None:
         held, seen = self._roots, self._seen
-        for root_id, root in roots_by_id(stays).items():
-            if root_id not in held and root_id not in seen:
-                seen[root_id] = root
-                self._there += root.nbytes
+        if stays is not None:
+            for root_id, root in roots_by_id(stays).items():
+                if root_id not in held and root_id not in seen:
+                    seen[root_id] = root
+                    self._there += root.nbytes
         there = self._there
         for root_id, root in roots_by_id(passes).items():
             if root_id not in held and root_id not in seen:

@@ -11,7 +11,7 @@ parallelism it is that of the uncut model, dealt out: what tensor parallelism le
 sequence (Korthikanti et al. 2022, arXiv:2205.05198).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
@@ -23,6 +23,7 @@ from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import ACTIVATIONS, MESSAGES
 from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.split import split
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
@@ -39,7 +40,7 @@ AT_ONCE = 2  #: layers whose weights are whole: one is used while the next one c
 
 def held(layout: Layout) -> tuple[Held, ...]:
     """For each device of a pipeline, the most bytes that it holds of each category."""
-    stages = _stages(layout, static_bytes(layout))
+    stages = _stages(layout.cut, static_bytes(layout))
     found = []
     for on, computed in zip(layout.schedule.placement, _computed(layout), strict=True):
         layers = [layer for stage in on for layer in stages[stage]]
@@ -52,10 +53,9 @@ def held(layout: Layout) -> tuple[Held, ...]:
     return tuple(found)
 
 
-def _stages(layout: Layout, layers: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
+def _stages(cut: Sequence[int], layers: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
     """The layers of a model, stage by stage."""
-    ends = accumulate(layout.cut)
-    return tuple(tuple(layers[end - size : end]) for size, end in zip(layout.cut, ends, strict=True))
+    return tuple(tuple(layers[end - size : end]) for size, end in zip(cut, accumulate(cut), strict=True))
 
 
 def static_bytes(layout: Layout) -> list[tuple[int, int, int]]:
@@ -73,17 +73,26 @@ def _gathered(layout: Layout, weights: Sequence[int]) -> int:
     return sum(weights if layout.unshard == "step" else sorted(weights)[-AT_ONCE:])
 
 
-def _computed(layout: Layout) -> Iterator[Held]:
+def _computed(layout: Layout) -> tuple[Held, ...]:
     """What is kept between actions and what is on its way; and what an action has beside that."""
     share = layout.tensor if layout.sequence_parallel else 1
-    outlined = outlined_on(layout, layout.tensor // share)
-    layers = [replace(layer, parameters={}, gradients={}, state=0) for layer in outlined.profile.layers]
     samples = len(layout.batch[0]) // layout.replicas
-    whole = replace(outlined.profile, samples=samples, stages=_stages(layout, outlined.of_each(layers)))
-    for trace in predict_memory(layout.schedule, whole):
+    return _metered(layout.schedule, layout.cut, samples, share, *_what(layout, layout.tensor // share))
+
+
+@lru_cache(maxsize=64)  # it is the same for every ``zero``
+def _metered(
+    schedule: Schedule, cut: tuple[int, ...], samples: int, share: int, *what: Any
+) -> tuple[Held, ...]:
+    outlined = _of(*what)
+    layers = [replace(layer, parameters={}, gradients={}, state=0) for layer in outlined.profile.layers]
+    stages = _stages(cut, outlined.of_each(layers))
+    found = []
+    for trace in predict_memory(schedule, replace(outlined.profile, samples=samples, stages=stages)):
         kept = trace.peak(*ACTIVATIONS, MESSAGES)
         inside = max(0, trace.peak_inside.bytes - kept)
-        yield {"activations": -(-kept // share), "running": -(-inside // share)}
+        found.append({"activations": -(-kept // share), "running": -(-inside // share)})
+    return tuple(found)
 
 
 class Outlined(NamedTuple):
@@ -99,8 +108,13 @@ class Outlined(NamedTuple):
 
 
 def outlined_on(layout: Layout, tensor: int) -> Outlined:
+    return _of(*_what(layout, tensor))
+
+
+def _what(layout: Layout, tensor: int) -> tuple[Any, ...]:
+    """What ``_of`` outlines."""
     shapes = [each for array in layout.batch for each in (array.shape[1:], array.dtype.str)]
-    return _of(layout.model, tensor, layout.recompute, layout.loss, layout.optimizer, *shapes)
+    return layout.model, tensor, layout.recompute, layout.loss, layout.optimizer, *shapes
 
 
 @lru_cache(maxsize=64)

@@ -30,7 +30,7 @@ MOST_ROWS = 100_000
 COMMITTED = "one-node", "many-nodes"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """One measured step: its ``layout`` on so many ``devices``, and its ``time`` in seconds, None if unknown.
 

@@ -1,6 +1,6 @@
 """The versions of its weights that a device holds: the newest, and those set aside for later actions."""
 
-from copy import deepcopy
+from copy import copy, deepcopy
 
 from gpipe_sim.core.actions import Action
 from gpipe_sim.core.memory import OLDER, Memory
@@ -40,9 +40,16 @@ class Versions:
         """Before an update changes the newest version: set it aside if a later action uses it."""
         stage = update.stage
         if self.lives is not None and update in self.lives.keeps:
-            kept = deepcopy(self.newest[stage])
+            kept = _set_aside(self.newest[stage])
             version = stage, self.updates[stage]
             self.memory.look(kept.parameters)
             self.memory.keep(OLDER, version, kept.parameters)
             self.older[version] = kept
         self.updates[stage] += 1
+
+
+def _set_aside(partition: Partition) -> Partition:
+    """The partition with weights of its own, as they are now."""
+    kept = copy(partition)
+    kept.layers = tuple(deepcopy(layer) if layer.parameters else layer for layer in partition.layers)
+    return kept

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -30,8 +31,7 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 def page(shown: dict[str, Any]) -> str:
     """The page as one HTML text that needs nothing else; ``shown`` is what it opens with."""
-    script = f'"use strict";(()=>{{const TABLES={as_json(tables())};\n{squeeze(joined())}}})()'
-    words, text = written_once(script)
+    words, text = script()
     parts = {
         "colours": colours(),
         "style": style(),
@@ -73,6 +73,12 @@ def colours() -> str:
     pairs = {**known["colours"], "over": known["over"], "accent": [known["kinds"]["F"]["colour"]] * 2}
     day, night = ("".join(f"--{name}:{pair[i]};" for name, pair in pairs.items()) for i in (0, 1))
     return f":root{{{day}}}\n@media(prefers-color-scheme:dark){{:root{{{night}}}}}"
+
+
+@cache
+def script() -> tuple[list[str], str]:
+    """(words, the script with a sign for each of them): the same in every page."""
+    return written_once(f'"use strict";(()=>{{const TABLES={as_json(tables())};\n{squeeze(joined())}}})()')
 
 
 def joined() -> str:

@@ -201,7 +201,8 @@ def test_a_class_is_graded_whatever_one_of_them_hands_in(tmp_path):
     assert "range(K)" not in cleo.reply
     assert read_csv(as_csv(rows)) == rows
     assert {row.tries for row in rows if row.name == "gpipe_rows"} == {"", "7"}
-    assert "<td>gpipe_rows</td><td class='n'>7.0<" in page(rows) and "delete that file" in page(rows)
+    assert "<td>04 · GPipe and its bubble</td><td>gpipe_rows</td><td class='n'>7.0<" in page(rows)
+    assert "delete that file" in page(rows)
     assert all(student in page(rows) for student in passed)
 
 

@@ -40,8 +40,11 @@ SCHEDULES = [
 ]
 
 schedules = st.sampled_from(SCHEDULES)
-times = st.fractions(min_value=0, max_value=9, max_denominator=6)
-some_times = st.fractions(min_value=Fraction(1, 6), max_value=9, max_denominator=6)
+#: Whole numbers first, to which a failure shrinks. A list is drawn from in less time than ``st.fractions``.
+TIMES = sorted(
+    {Fraction(n, d) for d in range(1, 7) for n in range(9 * d + 1)}, key=lambda each: (each.denominator, each)
+)
+times, some_times = st.sampled_from(TIMES), st.sampled_from(TIMES[1:])
 
 
 @st.composite
@@ -142,7 +145,7 @@ def test_with_messages_1f1b_is_slower_than_gpipe():
     assert simulate(OneFOneB(4, 8), costs).makespan > simulate(GPipe(4, 8), costs).makespan
 
 
-@given(st.sampled_from(WHOLE), st.fractions(min_value=0, max_value=9, max_denominator=6))
+@given(st.sampled_from(WHOLE), times)
 def test_a_whole_backward_takes_as_long_however_its_halves_share_the_time(schedule, share):
     assert simulate(schedule, Costs(1, share, 9 - share)).spans == simulate(schedule, Costs(1, 9, 0)).spans
 

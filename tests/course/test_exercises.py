@@ -67,7 +67,7 @@ def test_they_stand_in_the_order_of_the_lessons_that_they_need():
 
 
 @each_source
-@pytest.mark.parametrize("seed", [0, 1, 7, "class of 2026"])
+@pytest.mark.parametrize("seed", [0, 7, "class of 2026"])
 def test_the_solution_is_correct_whatever_the_seed(path, seed, capsys):
     student, solution = maker.both(path).values()
     assert last_reply(code_of(student, seed)).verdict == "your turn"

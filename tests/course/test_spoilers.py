@@ -152,6 +152,7 @@ def spoilers(asked: Asked, earlier: list[Line], own: list[Line]) -> Iterator[Lin
             yield line
 
 
+@cache
 def found_in(path: Path) -> list[tuple[Asked, Line]]:
     before = [
         line for each in [ROOT / "README.md", *NOTEBOOKS[: NOTEBOOKS.index(path)]] for line in in_sight(each)

@@ -34,6 +34,12 @@ def test_each_answer_counts_once_and_none_after_the_correct_one(file, tmp_path, 
     assert json.loads((tmp_path / FILE).read_text())["04.name_the_bubble"]["passed"]
 
 
+def test_an_exercise_is_counted_by_its_name(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "running_cell", lambda: "first")
+    assert course.exercises.gaps.check("nothing of the kind").verdict == "keep working"
+    assert tries.tries(tmp_path) == {"exercise.gaps": 1}
+
+
 def test_outside_a_notebook_nothing_is_counted(file, tmp_path):
     LESSON.name_the_bubble("3/8")
     assert list(tmp_path.iterdir()) == []

@@ -39,10 +39,10 @@ class Broken(NamedTuple):
 
 def moves(row: Sequence[Step]) -> Iterator[tuple[Step, list[Step]]]:
     """(action, the row with it at another place) for every action and place."""
-    for action in row:
+    for at, action in enumerate(row):
         rest = [each for each in row if each != action]
         for place in range(len(row)):
-            if place != row.index(action):
+            if place != at:
                 yield action, [*rest[:place], action, *rest[place:]]
 
 
@@ -50,10 +50,10 @@ def task(seed: object = 0) -> Broken:
     rng = drawn_by(seed, "repair")
     whole = rng.choice(WHOLE)
     rows: Rows = [[(s, str(kind), m) for s, kind, m in row] for row in rows_of(whole)]
-    longest = int(simulate(whole).makespan)
+    longest, moved = int(simulate(whole).makespan), [[*moves(row)] for row in rows]
     while True:
         k = rng.randrange(len(rows))
-        action, row = rng.choice([*moves(rows[k])])
+        action, row = rng.choice(moved[k])
         broken = Broken([*rows[:k], row, *rows[k + 1 :]], longest, action)
         if _waits_for_others(broken, row):
             return broken

@@ -1,7 +1,7 @@
 """Numbers by seed: how an exercise draws them, and what makes a function its check."""
 
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from random import Random
 
 from gpipe_sim.course.build import exercise
@@ -24,9 +24,11 @@ def seeded(task: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]:
     """Make ``check(answer, seed)`` the check of an exercise: without an answer it says what the task is."""
 
     def of(check: Callable[..., Reply]) -> Callable[..., Reply]:
+        told = exercise(task)(check)
+
         @wraps(check)
         def checked(answer: object = None, seed: object = 0) -> Reply:
-            return exercise(task)(partial(check, seed=seed))(answer)
+            return told(answer, seed=seed)
 
         return checked
 

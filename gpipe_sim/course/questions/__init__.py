@@ -11,7 +11,7 @@ are answered on paper, the last five with a few lines of code.
 from collections.abc import Hashable
 from random import Random
 
-from gpipe_sim.course.questions import on_paper, with_code
+from gpipe_sim.course.questions import lessons_01_to_06, lessons_07_on, with_code
 from gpipe_sim.course.questions.asked import QUESTIONS, Question, Value
 
 

@@ -46,6 +46,7 @@ WIDE = 1.14  #: how much wider the letters of matplotlib's font are than Helveti
 BELOW, LINE, ROWS = 4, 1.4, 1.2  #: to the legend, from line to line, from row to row: in sizes of the font
 SMALLEST, EDGE = 6, 1.5  #: points of letters that have to be small, and of the edge of their figure
 MOST_NUMBERS, USUAL = 21, 4  #: on the axis, if none has more than so many digits
+LONG = 1_000  #: letters in a line that are measured
 ROW = 0.32  #: inches of a row, if there are few
 AS_TITLE = "a text as its title"
 
@@ -144,11 +145,18 @@ def _painted(
 def _lines(words: str, wide: float, font: float, weight: str = "normal") -> str:
     """The words, in as many lines as they need in so many points."""
     look = FontProperties(size=font, weight=weight)
-    widths = (text_to_path.get_text_width_height_descent(part, look, False)[0] for part in words.splitlines())
+    widths = (_width_of(part, look) for part in words.splitlines())
     if (most := max(widths, default=0)) <= wide:
         return words
     letters = max(1, int(max(map(len, words.splitlines())) * wide / most))
     return "\n".join(fill(part, letters) for part in words.splitlines())
+
+
+def _width_of(words: str, look: FontProperties) -> float:
+    """In points; of words that are longer than any page is wide, as wide as the first of them say."""
+    first = words[:LONG]
+    wide = text_to_path.get_text_width_height_descent(first, look, False)[0]
+    return wide * len(words) / max(1, len(first))
 
 
 def _needs(timeline: Timeline, shown: Panel, scale: Scale, heads: Sequence[str]) -> float:
