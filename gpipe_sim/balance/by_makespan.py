@@ -6,7 +6,9 @@ show that they take longer (``balance.stage_bounds``). If few cuts are left, all
 the best one is proven to be the best. Otherwise layers are moved about for as long as that helps.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from math import inf
 from typing import Any
@@ -25,6 +27,7 @@ from gpipe_sim.core.timeline import number
 from gpipe_sim.errors import Real, got, require_few
 
 Column = np.ndarray
+Cut = tuple[int, ...]  #: the layers of each stage
 OWNER = "balance_by_makespan"
 MOST = 1_000  #: layers
 TIMED = 40_000_000  #: actions, in all cuts that are moved to from one cut, and in all that may be better
@@ -127,20 +130,25 @@ def _neighbours(ends: Column) -> Column:
     return found[(np.diff(found, axis=1) > 0).all(axis=1)]
 
 
-def _ends(balance: list[int]) -> Column:
+def _ends(balance: Sequence[int]) -> Column:
     return np.cumsum([0, *balance])
 
 
-def even_cuts(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], list[int]]:
+def even_cuts(schedule: Schedule, costs: Costs, layers: int) -> tuple[Cut, Cut]:
     """The cuts of ``balance_by_cost``: with the larger of equal stages in front, and at the end."""
-    work = [sum(times) for times in zip(*layer_times(costs, layers), strict=True)]
     speed = per_device(costs.speed, schedule.devices)
     speeds = [
         min(speed[device] for device, held in enumerate(schedule.placement) if stage in held)
         for stage in range(schedule.stages)
     ]
-    backwards = balance_by_cost(work[::-1], schedule.stages, speeds=speeds[::-1])
-    return balance_by_cost(work, schedule.stages, speeds=speeds), backwards[::-1]
+    return _even_cuts(costs, layers, tuple(speeds))
+
+
+@lru_cache(maxsize=8)  # of all families with as many stages these are the same
+def _even_cuts(costs: Costs, layers: int, speeds: tuple[Real, ...]) -> tuple[Cut, Cut]:
+    work = [sum(times) for times in zip(*layer_times(costs, layers), strict=True)]
+    backwards = balance_by_cost(work[::-1], len(speeds), speeds=speeds[::-1])
+    return tuple(balance_by_cost(work, len(speeds), speeds=speeds)), tuple(backwards[::-1])
 
 
 def _layers(costs: Costs, schedule: Schedule) -> int:

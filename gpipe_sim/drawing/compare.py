@@ -64,12 +64,16 @@ class Compared(NamedTuple):
         return sum(map(len, self.schedule.placement)) // self.schedule.stages
 
     @property
+    def name(self) -> str:
+        """The schedule's, and how many stages a device has if it has several."""
+        several = self.schedule.stages // self.schedule.devices
+        return self.schedule.name + (f" V={several}" if several > 1 else "")
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """Its row of the table."""
-        several = self.schedule.stages // self.schedule.devices
-        name = self.schedule.name + (f" V={several}" if several > 1 else "")
         numbers = number(self.makespan), f"{float(self.bubble):.1%}", number(max(self.in_flight))
-        return name, *numbers, str(self.copies), f"{self.messages:,}"
+        return self.name, *numbers, str(self.copies), f"{self.messages:,}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -196,9 +200,10 @@ def _compared(
     schedule: Schedule, costs: Costs, layers: int, finest: int, timed: Callable[..., Timeline]
 ) -> Compared:
     """``finest``: into how many layers all is cut if costs list none. ``timed`` simulates on the links."""
-    cuts = even_cuts(schedule, costs, layers) if layers else [[finest // schedule.stages] * schedule.stages]
+    alike = (finest // schedule.stages,) * schedule.stages
+    cuts = dict.fromkeys(even_cuts(schedule, costs, layers) if layers else [alike])
     each = costs if layers else costs.per_stage(finest // schedule.devices)
-    found = [(timed(schedule, merged(each, cut)), cut) for cut in dict.fromkeys(map(tuple, cuts))]
+    found = [(timed(schedule, merged(each, cut)), cut) for cut in cuts]
     timeline, cut = min(found, key=lambda pair: pair[0].makespan)
     layers_held = most_held(schedule.program, np.array(cut)[schedule.program.stage])
     held = (quotient(most * schedule.devices, layers or finest) for most in layers_held)

@@ -61,7 +61,7 @@ def _another_schedule(run: KnownRun) -> Iterator[Choice]:
 def _scheduled(run: KnownRun, row: Compared, costs: Costs, balance: Cut | None = None) -> Choice:
     assumes = () if balance is None else run.layers.assumes if run.layers.said else (PARTED,)
     assumes += (COPIES,) * (copies(row.schedule) > copies(run.schedule))
-    name = row.cells[0] + (f", cut {say_cut(balance)}" if balance and run.layers.said else "")
+    name = row.name + (f", cut {say_cut(balance)}" if balance and run.layers.said else "")
     family = type(getattr(row.schedule, "inner", row.schedule))
     return run.choice(name, row.schedule, costs, balance, assumes, family not in NO_CODE)
 
