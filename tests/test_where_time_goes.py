@@ -37,8 +37,7 @@ def terms(timeline) -> dict:
 
 def timelines(schedule, seed: int):
     """Random costs, whole and as fractions and floats; with links that queue, and senders that are busy."""
-    chance = random.Random(seed)
-    unit = chance.choice([1, Fraction(1, 7), 0.1])
+    chance, unit = random.Random(seed), [1, Fraction(1, 7), 0.1][seed]
     lists = [[chance.randint(0, 9) * unit for _ in range(schedule.stages)] for _ in range(3)]
     speed = [chance.choice([1, 2, 0.5]) for _ in range(schedule.devices)] if seed == 2 else 1
     costs = gp.Costs(*lists, comm=chance.choice([0, 1, 40]) * unit, speed=speed, update=unit)
