@@ -346,10 +346,10 @@ def test_a_wrong_question_gets_one_sentence_on_stderr(words, says, ask, tmp_path
 def test_plan_prints_what_the_library_plans(ask):
     sizes = {"blocks": 4, "features": 64, "heads": 4, "tokens": 100, "sequence": 16}
     words = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
-    words += shlex.split("--devices 4 --flops 1e12 --memory 1e9 --batch 8 --rows 3")
+    words += shlex.split("--devices 2 --flops 1e12 --memory 1e9 --batch 4 --rows 3")
     words += shlex.split("--latency 1e-6 --bandwidth 1e9")
-    texts = gp.MetaArray((8, 16), "i8")
-    cluster = gp.Cluster(4, gp.Accelerator(1e12), 1e9, gp.Link(1e-6, 1e9))
+    texts = gp.MetaArray((4, 16), "i8")
+    cluster = gp.Cluster(2, gp.Accelerator(1e12), 1e9, gp.Link(1e-6, 1e9))
     layers = gp.gpt(**sizes, dtype="float16")
     plans = gp.plan(layers, cluster, (texts, texts), gp.cross_entropy, gp.MixedPrecision(gp.Adam()), rows=3)
     assert ask("plan", "--model", "gpt", *words) == (0, f"{plans}\n", "")
