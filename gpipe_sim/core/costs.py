@@ -171,10 +171,7 @@ class Costs(CostModel):
         device, count = program.device[program.first], np.diff(program.parts)
         what = work.index * np.int64(program.devices) + device
         _, first, index = np.unique(what, return_index=True, return_inverse=True)
-        prices = [
-            self._on(int(device[entry]), work.values[work.index[entry]], int(count[entry]))
-            for entry in first.tolist()
-        ]
+        prices = [self._on(int(device[e]), work.values[work.index[e]], int(count[e])) for e in first.tolist()]
         return CostColumn(prices, index.reshape(-1))
 
     def _works(self, program: Program) -> CostColumn:
@@ -221,10 +218,7 @@ def _sorts(program: Program) -> tuple[np.ndarray, list[int]]:
     kind, stage = program.kind[program.first], program.stage[program.first]
     index = np.zeros(program.size, np.int32)
     for place, code in enumerate(CODE[kind] for kind in program.where):
-        here = kind == code
-        index[here] = stage[here] + place * program.stages
-    if not program.paired:
-        return index, []
+        np.copyto(index, stage + place * program.stages, where=kind == code)
     pairs = np.flatnonzero(np.diff(program.parts) > 1)
     first, alike = _alike(program, program.parts[pairs])
     index[pairs] = len(program.where) * program.stages + alike
