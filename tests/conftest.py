@@ -24,6 +24,11 @@ settings.register_profile("few", settings.get_profile("repeatable"), max_example
 settings.load_profile("repeatable")
 
 
+def pytest_collection_finish():
+    """All that is there before the first test stays, and nobody looks through it again."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _no_figure_stays_open():
     yield

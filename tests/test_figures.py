@@ -560,8 +560,9 @@ def test_an_unknown_figure_is_refused_with_those_there_are(capsys):
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """Figures are read and written here, not in the repository."""
+    """Figures are read and written here, not in the repository, in few pixels."""
     monkeypatch.setattr(_store, "folder", tmp_path)
+    monkeypatch.setattr("figures.__main__.DPI", 40)
     return tmp_path
 
 

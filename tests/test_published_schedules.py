@@ -150,7 +150,7 @@ def test_looped_bfs_idles_as_little_as_interleaved_1f1b_and_holds_everything():
     ids=["V-Half", "V-Min"],
 )
 def test_v_half_and_v_min_stay_within_half_and_a_third_of_1f1bs_memory(family, limit):
-    for devices in range(1, 13):
+    for devices in range(1, 10):
         assert family(devices, 1).limit == limit(devices)
         for microbatches in (1, devices // 2 + 1, devices, 2 * devices, 3 * devices + 1):
             schedule = family(devices, microbatches)
