@@ -30,6 +30,11 @@ def last_loss(devices: int, rate: float, weights: str) -> float | None:
     """
     data, rng = digits(), np.random.default_rng(0)
     rows = np.concatenate([rng.permutation(len(data.x)) for _ in range(4)])[: LENGTH * SAMPLES]
-    stages, stream = split(layers(6, seed=0), stages=devices), PipeDream(devices, LENGTH)
-    losses, diverged = losses_of(stages, stream, (data.x[rows], data.y[rows]), rate, weights)
+    stages = split(layers(6, seed=0), stages=devices)
+    losses, diverged = losses_of(stages, _stream(devices), (data.x[rows], data.y[rows]), rate, weights)
     return None if diverged else float(np.mean(losses[-40:]))
+
+
+@cache
+def _stream(devices: int) -> PipeDream:
+    return PipeDream(devices, LENGTH)

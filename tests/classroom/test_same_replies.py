@@ -31,11 +31,15 @@ def answered(tested):
 
 
 def cases():
+    """Of each check a right answer, and a wrong one: almost right for every other check."""
     for tested in TESTS:
-        of_each = groupby(answered(tested), key=lambda case: (case[0], case[2]))
-        for _, found in of_each:
-            check, answers, _, name = next(found)
-            yield pytest.param(check, answers, id=name)
+        for n, (_, found) in enumerate(groupby(answered(tested), key=lambda case: case[0])):
+            first = {}
+            for check, answers, verdict, name in found:
+                first.setdefault(verdict, pytest.param(check, answers, id=name))
+            wrong = [first[each] for each in ("almost", "keep working") if each in first]
+            yield from (first[each] for each in first if each not in ("almost", "keep working"))
+            yield from wrong[n % 2 :][:1] or wrong[:1]
 
 
 def elsewhere(answers):
