@@ -1,6 +1,7 @@
 """``draw(pushed=True)``: the same work without the waits in it, and all that is waiting as one block."""
 
 from collections import Counter
+from functools import cache
 
 import pytest
 from cases import every_order, over, overlapped, zero_bubble
@@ -8,7 +9,7 @@ from drawn import Chart, area, bounds, chart_in, charts_in
 from measured import measured
 
 from gpipe_sim import ZBH1, Costs, Explicit, GPipe, Naive, OneFOneB, bubble_fraction, draw, simulate
-from gpipe_sim.core import Span, busy_time, idle_time
+from gpipe_sim.core import Span, Timeline, busy_time, idle_time
 from gpipe_sim.drawing.geometry import LANE_HIGH
 from gpipe_sim.drawing.palette import KINDS, LANE, tint
 from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
@@ -45,10 +46,17 @@ def width(outline, y: float) -> float:
     return max(edges) - min(edges)
 
 
+@cache
+def pushed_left(schedule) -> tuple[Timeline, Chart]:
+    """Its timeline with messages, and that without its waits: drawn once for every test that reads it."""
+    timeline = simulate(schedule, Costs(forward=2, comm=1))
+    return timeline, chart_in(plot_pushed(timeline))
+
+
 @over([*SEVERAL, DualPipe(4, 8)])
 def test_the_work_is_the_same_in_every_colour(schedule):
-    timeline = simulate(schedule, Costs(forward=2, comm=1))
-    above, below = chart_in(plot_timeline(timeline)), chart_in(plot_pushed(timeline))
+    timeline, below = pushed_left(schedule)
+    above = chart_in(plot_timeline(timeline))
     assert painted(below) == pytest.approx(painted(above))
     work = sum(painted(below).values()) / LANE_HIGH
     assert work == pytest.approx(float(busy_time(timeline)))
@@ -57,8 +65,7 @@ def test_the_work_is_the_same_in_every_colour(schedule):
 @over(SEVERAL)
 def test_the_framed_block_is_the_bubble(schedule):
     """Along the middle of every lane it is as wide as that device waits, so all of them are the idle time."""
-    timeline = simulate(schedule, Costs(comm=1))
-    chart = chart_in(plot_pushed(timeline))
+    timeline, chart = pushed_left(schedule)
     if not idle_time(timeline):
         assert chart.frames == [] and chart.words == []
         return
@@ -75,8 +82,7 @@ def test_the_framed_block_is_the_bubble(schedule):
 
 @over(SEVERAL)
 def test_the_work_of_a_device_starts_at_0_and_has_no_gap(schedule):
-    timeline = simulate(schedule, Costs(comm=1))
-    chart = chart_in(plot_pushed(timeline))
+    timeline, chart = pushed_left(schedule)
     for device, row in enumerate(timeline.rows):
         boxes = sorted(
             {
