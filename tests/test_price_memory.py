@@ -114,8 +114,8 @@ def test_activations_are_those_that_a_real_step_meters(schedule, recompute):
         assert sum(held.values()) - held["optimizer"] >= trace.peak()
 
 
-def small(zero=0, unshard="microbatch", replicas=4, bandwidth=1e9, **how):
-    tokens = gp.MetaArray((32, 64), "i4")
+def small(zero=0, unshard="microbatch", replicas=4, bandwidth=1e9, samples=32, **how):
+    tokens = gp.MetaArray((samples, 64), "i4")
     links = gp.Link(bandwidth=bandwidth)
     cluster = gp.Cluster(2 * replicas, gp.Accelerator(1e12), memory=80e9, links=links)
     layers = gp.gpt(8, 64, 4, tokens=128, sequence=64, dtype="f2")
@@ -133,6 +133,14 @@ def test_replicas_share_out_state_then_gradients_then_weights():
         sizes = sorted(weights for weights, _, _ in static_bytes(small(3).layout))
         assert [each["gathered"] for each in (whole, *shared)] == [0, 0, 0, sum(sizes[-2:])], "two blocks"
         assert small(3, "step").memory[device]["gathered"] == whole["weights"]
+
+
+def test_each_of_four_replicas_holds_what_one_holds_of_a_quarter_of_the_batch():
+    names = "activations", "running"
+    one, four = (small(0, replicas=n, samples=8 * n).memory for n in (1, 4))
+    assert [[each[name] for name in names] for each in one] == [
+        [each[name] for name in names] for each in four
+    ]
 
 
 @pytest.mark.parametrize("zero", range(4))
