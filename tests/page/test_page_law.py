@@ -55,6 +55,7 @@ def test_a_planted_fault_is_found(browser, monkeypatch, few, planted):
     assert text.count(old) == 1
     changed, read = text.replace(old, new), document.read
     monkeypatch.setattr(document, "read", lambda name: changed if name == "clock.js" else read(name))
+    monkeypatch.setattr(document, "script", document.script.__wrapped__)  # not the one that was kept
     file = gp.view(gp.GPipe(2, 2), path=BUILT / "planted.html").path
     with Opened(browser, file) as opened:
         found = list(differences(opened, few))
