@@ -343,3 +343,16 @@ def test_what_a_kernel_keeps_inside_is_not_read_from_memory():
         times.append(found)
     for one, other in zip(*times, strict=True):
         assert one == pytest.approx(other)
+
+
+def test_a_layer_that_was_changed_is_priced_anew():
+    rng = np.random.default_rng(0)
+    small, large = ([gp.core.Linear(8, n, rng=rng), gp.core.Linear(n, 4, rng=rng)] for n in (16, 4000))
+    batch, where = (
+        (gp.MetaArray((4, 8), "f8"), gp.MetaArray((4,), "i8")),
+        gp.Cluster(1, gp.Accelerator(1e12), 80e9),
+    )
+    before = gp.price(small, where, batch).time
+    for layer, other in zip(small, large, strict=True):
+        vars(layer).update(vars(other))
+    assert gp.price(small, where, batch).time == gp.price(large, where, batch).time > before

@@ -167,8 +167,8 @@ def read_layout(
     replicas = _replicas(devices, tensor, pipeline, replicas)
     order = _order(schedule, pipeline, _microbatches(len(batch[0]), replicas, microbatch), stages_per_device)
     found = read_cut(layers, order.stages, cut)
-    shape = microbatch, *batch[0].shape[1:]
-    pieces, message = _pieces(tuple(layers), shape, batch[0].dtype, tensor, recompute, sequence_parallel)
+    x = MetaArray((microbatch, *batch[0].shape[1:]), batch[0].dtype)
+    pieces, message = _pieces(layers, x, tensor, recompute, sequence_parallel)
     number = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
     sorts = tuple(number[piece] for piece in pieces)
     return Layout(
@@ -264,17 +264,10 @@ def row_of_blocks(layers: Sequence[Layer]) -> tuple[str, int, range]:
     return block, count, range(names.index(block), len(names) - names[::-1].index(block))
 
 
-@lru_cache(maxsize=256)
 def _pieces(
-    layers: tuple[Layer, ...],
-    shape: tuple[int, ...],
-    dtype: np.dtype,
-    tensor: int,
-    recompute: str,
-    dealt: bool,
-) -> tuple[tuple[Piece, ...], int]:
+    layers: Sequence[Layer], x: MetaArray, tensor: int, recompute: str, dealt: bool
+) -> tuple[list[Piece], int]:
     """What each layer is on one device, and last the loss; the bytes of a message between stages."""
-    x = MetaArray(shape, dtype)
     whole_ones, last, message = tensor_parts(layers, 1), len(layers) - 1, 0
     found: list[Piece] = []
     known: dict[tuple, tuple[Piece, Any]] = {}
@@ -290,7 +283,7 @@ def _pieces(
         message = max(message, x.nbytes) if i < last else message
     read = -(-2 * x.nbytes // tensor)
     found.append(Piece(Work(moved=read, launches=LOSS_KERNELS), 0, Sums(), x.dtype.itemsize, end=True))
-    return tuple(found), message
+    return found, message
 
 
 def _piece(
